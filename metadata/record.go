@@ -1,0 +1,275 @@
+package metadata
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"wsfs/blobs"
+)
+
+// ErrRecord: a record cannot be decoded; whatever holds it is damaged or of a newer format.
+var ErrRecord = errors.New("malformed metadata record")
+
+// recordVersion is the first byte of every Inode record.
+const recordVersion = 1
+
+// ContentKind says where the bytes of a regular file (or the target of a symlink) are.
+type ContentKind uint8
+
+const (
+	// ContentNone: nothing is stored; the file is Size bytes of hole. Also every non-regular inode but symlinks.
+	ContentNone ContentKind = iota
+	// ContentInline: the whole content (or symlink target) is in the record.
+	ContentInline
+	// ContentOne: one chunk at offset 0 holds the whole content.
+	ContentOne
+	// ContentExtents: the extent keys of the inode hold it; gaps are holes.
+	ContentExtents
+	// ContentJournal: the whole content is under ContentKey, not yet chunked. Local only.
+	ContentJournal
+	// ContentStaged: the whole content is the staging file named by Staging. Local only.
+	ContentStaged
+)
+
+// Local tells whether content of this kind exists on this host only and waits for a commit.
+func (k ContentKind) Local() bool { return k == ContentJournal || k == ContentStaged }
+
+// Inode is one inode record. Times are nanoseconds since 1970 UTC.
+type Inode struct {
+	Ino     Ino // not encoded: it is the key
+	Mode    uint32
+	UID     uint32
+	GID     uint32
+	Nlink   uint32 // directories: 2 + subdirectories; 0: an orphan, kept only while something holds it open
+	Rdev    uint32
+	Size    int64  // bytes; symlinks: length of the target; directories: 0
+	Alloc   int64  // bytes that are not hole, for st_blocks
+	Entries uint64 // directories: number of entries
+	Parent  Ino    // directories: the directory holding it (root: itself)
+	Xattrs  uint32 // number of extended attributes
+	Atime   int64
+	Mtime   int64
+	Ctime   int64
+	Btime   int64
+	Version uint64 // journal sequence number of the last content change, for settling a commit
+	Content ContentKind
+	Inline  []byte    // ContentInline
+	Ref     blobs.Ref // ContentOne
+	Staging uint64    // ContentStaged: the staging file's number
+	// Live is set while a staging file may be written behind our back (an open passthrough handle): after a
+	// crash size and times are taken from the file. Local only.
+	Live bool
+}
+
+// IsDir, IsRegular and IsSymlink tell the file type.
+func (n *Inode) IsDir() bool     { return n.Mode&syscall.S_IFMT == syscall.S_IFDIR }
+func (n *Inode) IsRegular() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFREG }
+func (n *Inode) IsSymlink() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFLNK }
+
+// AppendInode appends the encoding of n:
+// version(1) content kind(1, bit 7: Live) then uvarints mode uid gid nlink rdev size alloc entries parent xattrs
+// version, varints mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs.
+func AppendInode(b []byte, n *Inode) []byte {
+	kind := byte(n.Content)
+	if n.Live {
+		kind |= 0x80
+	}
+	b = append(b, recordVersion, kind)
+	for _, v := range [...]uint64{uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Nlink), uint64(n.Rdev),
+		uint64(n.Size), uint64(n.Alloc), n.Entries, uint64(n.Parent), uint64(n.Xattrs), n.Version} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = binary.AppendVarint(b, n.Mtime)
+	for _, t := range [...]int64{n.Atime, n.Ctime, n.Btime} {
+		b = binary.AppendVarint(b, t-n.Mtime)
+	}
+	switch n.Content {
+	case ContentInline:
+		b = binary.AppendUvarint(b, uint64(len(n.Inline)))
+		b = append(b, n.Inline...)
+	case ContentOne:
+		b = blobs.AppendRef(b, n.Ref)
+	case ContentStaged:
+		b = binary.AppendUvarint(b, n.Staging)
+	}
+	return b
+}
+
+// DecodeInode reads an inode record. The result does not alias b.
+func DecodeInode(ino Ino, b []byte) (*Inode, error) {
+	d := decoder{b: b}
+	n := &Inode{Ino: ino}
+	if v := d.byte(); v != recordVersion && d.err == nil {
+		return nil, fmt.Errorf("inode %d: %w: version %d, this program knows %d", ino, ErrRecord, v, recordVersion)
+	}
+	kind := d.byte()
+	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x7f)
+	n.Mode, n.UID, n.GID = uint32(d.uvarint()), uint32(d.uvarint()), uint32(d.uvarint())
+	n.Nlink, n.Rdev = uint32(d.uvarint()), uint32(d.uvarint())
+	n.Size, n.Alloc = int64(d.uvarint()), int64(d.uvarint())
+	n.Entries, n.Parent, n.Xattrs, n.Version = d.uvarint(), Ino(d.uvarint()), uint32(d.uvarint()), d.uvarint()
+	n.Mtime = d.varint()
+	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint(), n.Mtime+d.varint(), n.Mtime+d.varint()
+	switch n.Content {
+	case ContentNone, ContentExtents, ContentJournal:
+	case ContentInline:
+		n.Inline = append([]byte(nil), d.bytes(int(d.uvarint()))...)
+	case ContentOne:
+		n.Ref = d.ref()
+	case ContentStaged:
+		n.Staging = d.uvarint()
+	default:
+		return nil, fmt.Errorf("inode %d: %w: content kind %d", ino, ErrRecord, n.Content)
+	}
+	if err := d.finish(); err != nil {
+		return nil, fmt.Errorf("inode %d: %w", ino, err)
+	}
+	return n, nil
+}
+
+// Dirent is the value of a directory entry.
+type Dirent struct {
+	Ino  Ino
+	Type uint8 // file type as in dirent(5): DT_REG, DT_DIR, ...
+}
+
+// AppendDirent appends the encoding of e: ino(8, big-endian) type(1).
+func AppendDirent(b []byte, e Dirent) []byte {
+	return append(binary.BigEndian.AppendUint64(b, uint64(e.Ino)), e.Type)
+}
+
+// DecodeDirent reads what AppendDirent wrote.
+func DecodeDirent(b []byte) (Dirent, error) {
+	if len(b) != 9 {
+		return Dirent{}, fmt.Errorf("dirent: %w: %d bytes, want 9", ErrRecord, len(b))
+	}
+	return Dirent{Ino: Ino(binary.BigEndian.Uint64(b)), Type: b[8]}, nil
+}
+
+// Extent maps Len bytes of a file from Off to the content of a chunk from Skip.
+type Extent struct {
+	Off  int64 // not encoded: it is in the key
+	Len  int64 // > 0
+	Skip uint32
+	Ref  blobs.Ref
+}
+
+// AppendExtent appends the encoding of e: uvarint length, uvarint skip, chunk reference.
+func AppendExtent(b []byte, e Extent) []byte {
+	b = binary.AppendUvarint(b, uint64(e.Len))
+	b = binary.AppendUvarint(b, uint64(e.Skip))
+	return blobs.AppendRef(b, e.Ref)
+}
+
+// DecodeExtent reads what AppendExtent wrote.
+func DecodeExtent(off int64, b []byte) (Extent, error) {
+	d := decoder{b: b}
+	e := Extent{Off: off, Len: int64(d.uvarint()), Skip: uint32(d.uvarint()), Ref: d.ref()}
+	if err := d.finish(); err != nil {
+		return e, fmt.Errorf("extent at %d: %w", off, err)
+	}
+	if e.Len <= 0 || int64(e.Skip)+e.Len > int64(e.Ref.Raw) {
+		return e, fmt.Errorf("extent at %d: %w: %d bytes from %d of a chunk of %d", off, ErrRecord, e.Len, e.Skip, e.Ref.Raw)
+	}
+	return e, nil
+}
+
+// Super is the superblock record: what must survive with the tree besides inodes and entries.
+type Super struct {
+	NextIno Ino
+	Inodes  uint64 // inodes with at least one link
+	Bytes   uint64 // sum of Alloc over them
+}
+
+// AppendSuper appends the encoding of s: version(1) then uvarints next ino, inodes, bytes.
+func AppendSuper(b []byte, s Super) []byte {
+	b = append(b, recordVersion)
+	b = binary.AppendUvarint(b, uint64(s.NextIno))
+	b = binary.AppendUvarint(b, s.Inodes)
+	return binary.AppendUvarint(b, s.Bytes)
+}
+
+// DecodeSuper reads what AppendSuper wrote.
+func DecodeSuper(b []byte) (Super, error) {
+	d := decoder{b: b}
+	if v := d.byte(); v != recordVersion && d.err == nil {
+		return Super{}, fmt.Errorf("superblock: %w: version %d, this program knows %d", ErrRecord, v, recordVersion)
+	}
+	s := Super{NextIno: Ino(d.uvarint()), Inodes: d.uvarint(), Bytes: d.uvarint()}
+	if err := d.finish(); err != nil {
+		return s, fmt.Errorf("superblock: %w", err)
+	}
+	return s, nil
+}
+
+// decoder reads a record front to back; the first fault sticks.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) fail(what string) { d.b = nil; d.err = fmt.Errorf("%w: %s", ErrRecord, what) }
+
+func (d *decoder) byte() byte {
+	if b := d.bytes(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) bytes(n int) []byte {
+	if d.err != nil {
+		return nil
+	}
+	if n < 0 || n > len(d.b) {
+		d.fail("truncated")
+		return nil
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) uvarint() uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail("bad number")
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail("bad number")
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) ref() blobs.Ref {
+	r, rest, err := blobs.DecodeRef(d.b)
+	if d.err == nil && err != nil {
+		d.fail(err.Error())
+	}
+	d.b = rest
+	return r
+}
+
+func (d *decoder) finish() error {
+	if d.err == nil && len(d.b) != 0 {
+		d.fail(fmt.Sprintf("%d bytes too many", len(d.b)))
+	}
+	return d.err
+}
