@@ -57,7 +57,9 @@ type Inode struct {
 	Content ContentKind
 	Inline  []byte    // ContentInline
 	Ref     blobs.Ref // ContentOne
-	Staging uint64    // ContentStaged: the staging file's number
+	// Staging is the number of the staging file holding the whole content, 0 if there is none. With ContentStaged
+	// it is the content; with any other kind it is a clean local copy. Local only.
+	Staging uint64
 	// Live is set while a staging file may be written behind our back (an open passthrough handle): after a
 	// crash size and times are taken from the file. Local only.
 	Live bool
@@ -69,12 +71,15 @@ func (n *Inode) IsRegular() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFR
 func (n *Inode) IsSymlink() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFLNK }
 
 // AppendInode appends the encoding of n:
-// version(1) content kind(1, bit 7: Live) then uvarints mode uid gid nlink rdev size alloc entries parent xattrs
-// version, varints mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs.
+// version(1) content kind(1, bit 7: Live, bit 6: Staging follows) then uvarints mode uid gid nlink rdev size alloc entries parent xattrs
+// version, varints mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs, then uvarint staging.
 func AppendInode(b []byte, n *Inode) []byte {
 	kind := byte(n.Content)
 	if n.Live {
 		kind |= 0x80
+	}
+	if n.Staging != 0 {
+		kind |= 0x40
 	}
 	b = append(b, recordVersion, kind)
 	for _, v := range [...]uint64{uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Nlink), uint64(n.Rdev),
@@ -91,7 +96,8 @@ func AppendInode(b []byte, n *Inode) []byte {
 		b = append(b, n.Inline...)
 	case ContentOne:
 		b = blobs.AppendRef(b, n.Ref)
-	case ContentStaged:
+	}
+	if n.Staging != 0 {
 		b = binary.AppendUvarint(b, n.Staging)
 	}
 	return b
@@ -105,7 +111,7 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 		return nil, fmt.Errorf("inode %d: %w: version %d, this program knows %d", ino, ErrRecord, v, recordVersion)
 	}
 	kind := d.byte()
-	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x7f)
+	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x3f)
 	n.Mode, n.UID, n.GID = uint32(d.uvarint()), uint32(d.uvarint()), uint32(d.uvarint())
 	n.Nlink, n.Rdev = uint32(d.uvarint()), uint32(d.uvarint())
 	n.Size, n.Alloc = int64(d.uvarint()), int64(d.uvarint())
@@ -113,15 +119,16 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	n.Mtime = d.varint()
 	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint(), n.Mtime+d.varint(), n.Mtime+d.varint()
 	switch n.Content {
-	case ContentNone, ContentExtents, ContentJournal:
+	case ContentNone, ContentExtents, ContentJournal, ContentStaged:
 	case ContentInline:
 		n.Inline = append([]byte(nil), d.bytes(int(d.uvarint()))...)
 	case ContentOne:
 		n.Ref = d.ref()
-	case ContentStaged:
-		n.Staging = d.uvarint()
 	default:
 		return nil, fmt.Errorf("inode %d: %w: content kind %d", ino, ErrRecord, n.Content)
+	}
+	if kind&0x40 != 0 {
+		n.Staging = d.uvarint()
 	}
 	if err := d.finish(); err != nil {
 		return nil, fmt.Errorf("inode %d: %w", ino, err)
