@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"wsfs/blobs"
 )
 
 // Ino is an inode number. It is never reused within a workspace, also not across forks. The root directory is 1.
@@ -25,6 +27,8 @@ const (
 	KeyJournal = 'j' // j last seq(8)                      -> JournalRecord
 	KeyIndex   = 'k' // k chunk id(32)                     -> locator, for dedup
 	KeyLocal   = 'm' // m name                             -> local facts (base commit, writer, ...)
+	KeyStaging = 't' // t staging number(8)                -> ino(8) of the inode that owns the staging file
+	KeyOrphan  = 'o' // o ino(8)                           -> nothing: the inode has no links and waits to be deleted
 )
 
 // Committed tells whether key belongs to the committed key space.
@@ -53,6 +57,18 @@ func InodeKey(ino Ino) []byte { return inoKey(KeyInode, ino, 0) }
 
 // ContentKey returns the local key of a small file's content not yet chunked.
 func ContentKey(ino Ino) []byte { return inoKey(KeyContent, ino, 0) }
+
+// StagingKey returns the local key that names the owner of a staging file.
+func StagingKey(number uint64) []byte { return inoKey(KeyStaging, Ino(number), 0) }
+
+// OrphanKey returns the local key that marks an inode without links.
+func OrphanKey(ino Ino) []byte { return inoKey(KeyOrphan, ino, 0) }
+
+// IndexKey returns the local key under which a stored chunk is remembered.
+func IndexKey(id blobs.ID) []byte { return append([]byte{KeyIndex}, id[:]...) }
+
+// LocalKey returns the key of a local fact.
+func LocalKey(name string) []byte { return append([]byte{KeyLocal}, name...) }
 
 // XattrKey returns the key of one extended attribute; with an empty name it is the prefix of all of them.
 func XattrKey(ino Ino, name string) []byte {
