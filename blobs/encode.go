@@ -3,6 +3,7 @@ package blobs
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -20,39 +21,43 @@ const (
 	sampleSize   = 4 << 10  // bytes of one sample
 	sampleCount  = 4        // samples, evenly spread
 	encodeWindow = 1 << 20  // zstd window: bounds an encoder's history buffer
-	maxDecode    = MaxChunk // zstd window a decoder accepts
+	decodeWindow = MaxChunk // zstd window a decoder accepts
 )
 
 // saves reports whether compressed is at least a sixteenth shorter than raw, which is what makes decompressing
 // worth its time.
 func saves(compressed, raw int) bool { return compressed <= raw-raw/16 && compressed < raw }
 
-// encoder is a zstd encoder with room for samples. One goroutine at a time uses it.
-type encoder struct {
-	zstd   *zstd.Encoder
-	sample []byte
-	out    []byte
-}
+// The one encoder and the one decoder serve all goroutines: EncodeAll and DecodeAll keep no state between calls, and
+// each has one set of buffers per processor, for which further callers wait. They are made when the program starts
+// because they hold channels, which a test's synctest bubble may use but must not have made for others. The decoder
+// takes the capacity of the destination as the limit of what a frame may decode to.
+var (
+	encoder = newEncoder()
+	decoder = newDecoder()
+)
 
-var encoders = sync.Pool{New: func() any {
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+func newEncoder() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(codecs()),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(encodeWindow), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // constant options: wrong at build time or never
 	}
-	return &encoder{zstd: z}
-}}
+	e.EncodeAll([]byte{0}, nil) // makes its channels now
+	return e
+}
 
-// decoder serves all goroutines; DecodeAll keeps no state between calls. The capacity of the destination is the
-// limit of what a frame may decode to.
-var decoder = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(maxDecode), zstd.WithDecodeAllCapLimit(true))
+func newDecoder() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(codecs()), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(decodeWindow), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		panic(err) // constant options
 	}
 	return d
-})
+}
+
+// codecs is how many chunks may be encoded, and decoded, at once.
+func codecs() int { return min(runtime.GOMAXPROCS(0), 16) }
 
 // Encode appends the stored form of content to dst: an encoding byte, then zstd if that saves at least a sixteenth,
 // else the content itself. It is deterministic within one version of the encoder only: nothing may depend on the
@@ -62,10 +67,8 @@ func Encode(dst, content []byte) []byte {
 	start := len(dst)
 	dst = append(dst, encodingZstd)
 	if len(content) >= minCompress {
-		e := encoders.Get().(*encoder)
-		defer encoders.Put(e)
-		if len(content) <= sampleAbove || e.promising(content) {
-			out := e.zstd.EncodeAll(content, dst)
+		if len(content) <= sampleAbove || promising(content) {
+			out := encoder.EncodeAll(content, dst)
 			if saves(len(out)-start-1, len(content)) {
 				return out
 			}
@@ -76,15 +79,18 @@ func Encode(dst, content []byte) []byte {
 	return append(dst, content...)
 }
 
+var samples = sync.Pool{New: func() any { b := make([]byte, 0, 2*sampleCount*sampleSize+1024); return &b }}
+
 // promising compresses a few evenly spread samples of content as one piece.
-func (e *encoder) promising(content []byte) bool {
-	e.sample = e.sample[:0]
+func promising(content []byte) bool {
+	buf := samples.Get().(*[]byte)
+	defer samples.Put(buf)
+	sample := (*buf)[:0]
 	step := (len(content) - sampleSize) / (sampleCount - 1)
 	for i := range sampleCount {
-		e.sample = append(e.sample, content[i*step:i*step+sampleSize]...)
+		sample = append(sample, content[i*step:i*step+sampleSize]...)
 	}
-	e.out = e.zstd.EncodeAll(e.sample, e.out[:0])
-	return saves(len(e.out), len(e.sample))
+	return saves(len(encoder.EncodeAll(sample, sample[len(sample):])), len(sample))
 }
 
 var errEncoding = errors.New("unknown encoding")
@@ -118,7 +124,7 @@ func inflate(dst, payload []byte, raw int) ([]byte, error) {
 		room = make([]byte, len(dst), len(dst)+raw)
 		copy(room, dst)
 	}
-	out, err := decoder().DecodeAll(payload, room[:len(dst):len(dst)+raw])
+	out, err := decoder.DecodeAll(payload, room[:len(dst):len(dst)+raw])
 	if err != nil {
 		return dst, fmt.Errorf("decoding a chunk: %w", err)
 	}
