@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 
 	"wsfs/blobs"
@@ -103,7 +104,7 @@ func AppendInode(b []byte, n *Inode) []byte {
 	return b
 }
 
-// DecodeInode reads an inode record. The result does not alias b.
+// DecodeInode reads an inode record; every number must fit its field. The result does not alias b.
 func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	d := decoder{b: b}
 	n := &Inode{Ino: ino}
@@ -112,16 +113,16 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	}
 	kind := d.byte()
 	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x3f)
-	n.Mode, n.UID, n.GID = uint32(d.uvarint()), uint32(d.uvarint()), uint32(d.uvarint())
-	n.Nlink, n.Rdev = uint32(d.uvarint()), uint32(d.uvarint())
-	n.Size, n.Alloc = int64(d.uvarint()), int64(d.uvarint())
-	n.Entries, n.Parent, n.Xattrs, n.Version = d.uvarint(), Ino(d.uvarint()), uint32(d.uvarint()), d.uvarint()
+	n.Mode, n.UID, n.GID = d.uint32(), d.uint32(), d.uint32()
+	n.Nlink, n.Rdev = d.uint32(), d.uint32()
+	n.Size, n.Alloc = d.size(), d.size()
+	n.Entries, n.Parent, n.Xattrs, n.Version = d.uvarint(), Ino(d.uvarint()), d.uint32(), d.uvarint()
 	n.Mtime = d.varint()
 	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint(), n.Mtime+d.varint(), n.Mtime+d.varint()
 	switch n.Content {
 	case ContentNone, ContentExtents, ContentJournal, ContentStaged:
 	case ContentInline:
-		n.Inline = append([]byte(nil), d.bytes(int(d.uvarint()))...)
+		n.Inline = append([]byte(nil), d.bytes(int(d.size()))...)
 	case ContentOne:
 		n.Ref = d.ref()
 	default:
@@ -173,11 +174,11 @@ func AppendExtent(b []byte, e Extent) []byte {
 // DecodeExtent reads what AppendExtent wrote.
 func DecodeExtent(off int64, b []byte) (Extent, error) {
 	d := decoder{b: b}
-	e := Extent{Off: off, Len: int64(d.uvarint()), Skip: uint32(d.uvarint()), Ref: d.ref()}
+	e := Extent{Off: off, Len: d.size(), Skip: d.uint32(), Ref: d.ref()}
 	if err := d.finish(); err != nil {
 		return e, fmt.Errorf("extent at %d: %w", off, err)
 	}
-	if e.Len <= 0 || int64(e.Skip)+e.Len > int64(e.Ref.Raw) {
+	if e.Len <= 0 || e.Len > int64(e.Ref.Raw)-int64(e.Skip) { // the sum could overflow
 		return e, fmt.Errorf("extent at %d: %w: %d bytes from %d of a chunk of %d", off, ErrRecord, e.Len, e.Skip, e.Ref.Raw)
 	}
 	return e, nil
@@ -250,6 +251,26 @@ func (d *decoder) uvarint() uint64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+// uint32 reads a uvarint that must fit 32 bits.
+func (d *decoder) uint32() uint32 {
+	v := d.uvarint()
+	if v > math.MaxUint32 {
+		d.fail("number too large")
+		return 0
+	}
+	return uint32(v)
+}
+
+// size reads a uvarint that must fit an int64.
+func (d *decoder) size() int64 {
+	v := d.uvarint()
+	if v > math.MaxInt64 {
+		d.fail("number too large")
+		return 0
+	}
+	return int64(v)
 }
 
 func (d *decoder) varint() int64 {
