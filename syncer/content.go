@@ -1,0 +1,498 @@
+package syncer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"wsfs/blobs"
+	"wsfs/metadata"
+)
+
+// How files are read while they may be written.
+//
+// A frozen state has, for every file the kernel may write to by itself (live), the stamp of its staging file. Such a
+// file is first synced, which makes every later store through a mapping move the stamp again, then read. When all files
+// are read, the stamps are compared with the frozen ones: where nothing moved, the content is what it was at the
+// freeze, for all files at once. If something moved the state is dropped and frozen again; what was read of files that
+// stay put is kept. In the last try the files that moved keep the content of the base tree, and stay dirty.
+//
+// A staged file that is not live should not change at all; if it does it was reopened, and the same rule is followed
+// with the stamp from before it was read.
+
+// commitRun is one try of a commit, from the freeze to the tree.
+type commitRun struct {
+	w      *Writer
+	packer *blobs.Packer
+
+	frozen  Frozen
+	plan    *plan
+	before  map[metadata.Ino]fileState // files read in the round before, if there was one
+	record  []byte                     // scratch
+	tree    *metadata.Tree
+	applied metadata.ApplyStats
+
+	indexed bool  // the pool's chunk indexes were waited for
+	files   int64 // files read
+	read    atomic.Int64
+
+	mu    sync.Mutex // guards fresh
+	fresh map[blobs.ID]blobs.Ref
+}
+
+func (w *Writer) newRun() *commitRun {
+	r := &commitRun{w: w, fresh: make(map[blobs.ID]blobs.Ref)}
+	r.packer = blobs.NewPacker(w.repo.store, blobs.PackerOptions{
+		Target: w.o.PackTarget, Uploads: w.o.Uploads, Cache: w.o.Cache, OnUploaded: w.uploaded,
+	})
+	return r
+}
+
+// close ends the uploads of a run that failed, and gives the frozen state back. No call to the live side is under way
+// when it returns.
+func (r *commitRun) close() {
+	r.packer.Close()
+	r.thaw()
+}
+
+func (r *commitRun) thaw() {
+	if r.frozen != nil {
+		r.frozen.Close()
+		r.frozen = nil
+	}
+}
+
+// uploaded remembers the chunks of a durable pack.
+func (w *Writer) uploaded(pack blobs.PackID, entries []blobs.PackEntry) {
+	var refs []blobs.Ref
+	for _, e := range entries {
+		if e.Kind == blobs.KindData {
+			refs = append(refs, blobs.Ref{ID: e.ID, Raw: e.Raw,
+				Locator: blobs.Locator{Pack: pack, Offset: e.Offset, Length: e.Length}})
+		}
+	}
+	if len(refs) == 0 {
+		return
+	}
+	w.unindexed.Lock()
+	for _, ref := range refs {
+		w.unindexed.refs[ref.ID] = ref
+	}
+	w.unindexed.Unlock()
+	if err := w.local.Remember(refs); err != nil { // costs an upload later, not this commit
+		w.log.Warn("uploaded chunks could not be remembered", "workspace", w.name, "error", err)
+	}
+}
+
+// prepare freezes the live side and reads its files, until all were at rest or the tries are used up.
+func (r *commitRun) prepare(ctx context.Context) error {
+	wait := r.w.o.StablePause
+	for try := 1; ; try++ {
+		if err := r.freeze(ctx); err != nil || r.plan.empty() {
+			return err
+		}
+		if err := r.readFiles(ctx); err != nil {
+			return fmt.Errorf("committing %q: %w", r.w.name, err)
+		}
+		moved, err := r.findMoved()
+		if err != nil {
+			return err
+		}
+		if moved == 0 {
+			return nil
+		}
+		if try == r.w.o.StableTries {
+			return r.keepMoved(ctx)
+		}
+		r.keepRead()
+		r.thaw()
+		if err := pause(ctx, r.w.o.Clock, wait); err != nil {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// freeze takes a frozen state and plans it. Before a big commit the pool's chunk indexes are loaded, and if that took
+// time the state is taken again.
+func (r *commitRun) freeze(ctx context.Context) error {
+	for {
+		r.thaw()
+		frozen, err := r.w.local.Freeze(ctx)
+		if err != nil {
+			return fmt.Errorf("freezing %q: %w", r.w.name, err)
+		}
+		r.frozen = frozen
+		if err := r.scan(ctx); err != nil {
+			return fmt.Errorf("planning a commit of %q: %w", r.w.name, err)
+		}
+		r.w.total.Store(r.plan.bytes)
+		r.w.done.Store(0)
+		r.files = 0
+		r.read.Store(0)
+		if r.indexed || r.plan.bytes < r.w.o.BigCommit {
+			return nil
+		}
+		r.indexed = true
+		if !r.w.awaitIndexes(ctx) {
+			return nil
+		}
+	}
+}
+
+// keepRead saves what was read of files that did not move, for the next round.
+func (r *commitRun) keepRead() {
+	r.before = make(map[metadata.Ino]fileState)
+	for _, f := range r.plan.files {
+		if !f.moved && !f.reuse {
+			r.before[f.Ino] = f
+		}
+	}
+}
+
+// keepMoved gives the files that moved the content of the base tree.
+func (r *commitRun) keepMoved(ctx context.Context) error {
+	for i := range r.plan.files {
+		f := &r.plan.files[i]
+		if !f.moved {
+			continue
+		}
+		old, err := r.baseInode(ctx, f.Ino)
+		if err != nil {
+			return err
+		}
+		f.unstable, f.mtime = true, 0
+		if err := r.keepBase(ctx, f, old); err != nil {
+			return err
+		}
+		r.plan.unstable = append(r.plan.unstable, f.Ino)
+		r.w.log.Warn("a file kept changing and stays as it was in the last commit", "workspace", r.w.name,
+			"inode", uint64(f.Ino), "staging", f.staging)
+	}
+	return nil
+}
+
+// findMoved compares every staging file that was read with its stamp, and counts those that moved.
+func (r *commitRun) findMoved() (moved int, err error) {
+	for i := range r.plan.files {
+		f := &r.plan.files[i]
+		if f.reuse || f.staging == 0 {
+			continue
+		}
+		if !f.moved {
+			if f.moved, err = r.isMoved(f); err != nil {
+				return 0, err
+			}
+		}
+		if f.moved {
+			moved++
+		}
+	}
+	return moved, nil
+}
+
+func (r *commitRun) isMoved(f *fileState) (bool, error) {
+	s, err := r.w.local.OpenStaging(f.staging)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // dropped since: the file was deleted or replaced
+	}
+	if err != nil {
+		return false, fmt.Errorf("opening staging file %d of inode %d: %w", f.staging, f.Ino, err)
+	}
+	stamp, err := s.Stamp()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return false, fmt.Errorf("staging file %d of inode %d: %w", f.staging, f.Ino, err)
+	}
+	return stamp != f.Stamp, nil
+}
+
+type readJob struct {
+	file    *fileState
+	content []byte // from the journal
+}
+
+// readFiles reads and chunks every file of the plan, in inode order, so that files written together lie together in
+// the packs. Only this goroutine touches the frozen state.
+func (r *commitRun) readFiles(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	jobs := make(chan readJob)
+	var workers sync.WaitGroup
+	for range min(r.w.o.Readers, len(r.plan.files)) {
+		workers.Go(func() {
+			c := &cutter{run: r, chunker: blobs.NewChunker(r.w.repo.format.Polynomial)}
+			for j := range jobs {
+				if err := c.read(ctx, j); err != nil && ctx.Err() == nil {
+					cancel(fmt.Errorf("storing inode %d: %w", j.file.Ino, err))
+				}
+			}
+		})
+	}
+	for i := range r.plan.files {
+		if err := r.feed(ctx, jobs, &r.plan.files[i]); err != nil {
+			cancel(err)
+			break
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+func (r *commitRun) feed(ctx context.Context, jobs chan<- readJob, f *fileState) error {
+	if f.reuse {
+		return nil
+	}
+	r.files++
+	j := readJob{file: f}
+	if f.staging == 0 && !r.readBefore(f) {
+		content, err := r.frozen.Content(f.Ino)
+		if err != nil {
+			return fmt.Errorf("reading the content of inode %d: %w", f.Ino, err)
+		}
+		if int64(len(content)) != f.Size {
+			return fmt.Errorf("inode %d: %d bytes of content, its record says %d", f.Ino, len(content), f.Size)
+		}
+		j.content = content
+	} else if f.staging == 0 {
+		return nil
+	}
+	select {
+	case jobs <- j:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// readBefore takes over what the round before read of a file that is still the same.
+func (r *commitRun) readBefore(f *fileState) bool {
+	b, ok := r.before[f.Ino]
+	if !ok || b.Version != f.Version || b.staging != f.staging || b.Stamp != f.Stamp || b.live != f.live {
+		return false
+	}
+	*f = b
+	return true
+}
+
+// cutter reads files for one goroutine.
+type cutter struct {
+	run     *commitRun
+	chunker *blobs.Chunker
+	buf     []byte
+	own     map[blobs.ID]blobs.Ref // chunks the file has in the base tree
+}
+
+// source is content with holes.
+type source interface {
+	io.ReaderAt
+	Data(off int64) (start, end int64, err error)
+}
+
+// solid is content in memory: it has no holes.
+type solid struct {
+	*bytes.Reader
+}
+
+func (s solid) Data(off int64) (start, end int64, err error) { return off, s.Size(), nil }
+
+func (c *cutter) read(ctx context.Context, j readJob) error {
+	if j.file.staging == 0 {
+		return c.cut(ctx, j.file, solid{bytes.NewReader(j.content)})
+	}
+	return c.readStaged(ctx, j.file)
+}
+
+func (c *cutter) readStaged(ctx context.Context, f *fileState) (err error) {
+	s, err := c.run.w.local.OpenStaging(f.staging)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.moved = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening staging file %d: %w", f.staging, err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if f.live {
+		if err := s.Sync(); err != nil {
+			return fmt.Errorf("syncing staging file %d: %w", f.staging, err)
+		}
+	}
+	stamp, err := s.Stamp()
+	if err != nil {
+		return fmt.Errorf("staging file %d: %w", f.staging, err)
+	}
+	if f.live && stamp != f.Stamp || stamp.Size != f.Size {
+		f.moved = true
+		return nil
+	}
+	f.Stamp = stamp
+	if c.run.readBefore(f) {
+		return nil
+	}
+	if err := c.cut(ctx, f, s); err != nil {
+		// A file that shrinks under the reader ends too early.
+		if now, serr := s.Stamp(); serr == nil && now != stamp && errors.Is(err, io.ErrUnexpectedEOF) {
+			f.moved = true
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// cut stores the content of a file and decides its kind.
+func (c *cutter) cut(ctx context.Context, f *fileState, src source) error {
+	f.Content, f.Alloc = metadata.ContentNone, 0
+	if f.Size == 0 {
+		return nil
+	}
+	start, end, err := src.Data(0)
+	if err != nil {
+		return fmt.Errorf("looking for data: %w", err)
+	}
+	if start >= f.Size {
+		return nil
+	}
+	whole := start == 0 && end >= f.Size
+	if !whole || f.Size > int64(c.run.w.o.InlineMax) {
+		if c.own, err = c.run.ownChunks(ctx, f.Ino); err != nil {
+			return err
+		}
+	}
+	if !whole || f.Size >= blobs.MinChunk {
+		f.Content = metadata.ContentExtents
+		return c.cutRanges(ctx, f, src)
+	}
+	content, err := c.whole(src, f.Size)
+	if err != nil {
+		return err
+	}
+	f.Alloc = f.Size
+	c.count(len(content))
+	if len(content) <= c.run.w.o.InlineMax {
+		f.Content, f.Inline = metadata.ContentInline, slices.Clone(content)
+		return nil
+	}
+	f.Content = metadata.ContentOne
+	f.Ref, err = c.store(ctx, content)
+	return err
+}
+
+func (c *cutter) whole(src source, size int64) ([]byte, error) {
+	c.buf = slices.Grow(c.buf[:0], int(size))[:size]
+	if _, err := io.ReadFull(io.NewSectionReader(src, 0, size), c.buf); err != nil {
+		return nil, fmt.Errorf("reading: %w", noEOF(err))
+	}
+	return c.buf, nil
+}
+
+// noEOF makes the end of a file that should go on an error that says so.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// cutRanges stores each range of data as chunks of its own; holes are not stored.
+func (c *cutter) cutRanges(ctx context.Context, f *fileState, src source) error {
+	for off := int64(0); off < f.Size; {
+		start, end, err := src.Data(off)
+		if err != nil {
+			return fmt.Errorf("looking for data: %w", err)
+		}
+		end = min(end, f.Size)
+		if start >= end {
+			return nil
+		}
+		err = c.chunker.Split(io.NewSectionReader(src, start, end-start), end-start, func(at int64, content []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.count(len(content))
+			ref, err := c.store(ctx, content)
+			if err != nil {
+				return err
+			}
+			f.Extents = append(f.Extents, metadata.Extent{Off: start + at, Len: int64(len(content)), Ref: ref})
+			f.Alloc += int64(len(content))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		off = end
+	}
+	return nil
+}
+
+func (c *cutter) count(n int) {
+	c.run.read.Add(int64(n))
+	c.run.w.done.Add(int64(n))
+}
+
+// store returns where a chunk is, having added it to a pack if it is nowhere yet.
+func (c *cutter) store(ctx context.Context, content []byte) (blobs.Ref, error) {
+	id := blobs.IDOf(content)
+	if ref, ok := c.own[id]; ok {
+		return ref, nil
+	}
+	ref, ok, err := c.run.w.local.Locate(id)
+	if err != nil {
+		return ref, fmt.Errorf("looking for chunk %s: %w", id, err)
+	}
+	if ok && int(ref.Raw) == len(content) {
+		c.run.noteLocated(ref)
+		return ref, nil
+	}
+	if ref, err = c.run.packer.Add(ctx, blobs.KindData, id, content); err == nil {
+		c.run.noteFresh(ref)
+	}
+	return ref, err
+}
+
+func (r *commitRun) noteFresh(ref blobs.Ref) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fresh[ref.ID] = ref
+}
+
+// noteLocated counts a chunk among the new ones if we uploaded it ourselves and it is in no index yet.
+func (r *commitRun) noteLocated(ref blobs.Ref) {
+	r.w.unindexed.Lock()
+	_, ok := r.w.unindexed.refs[ref.ID]
+	r.w.unindexed.Unlock()
+	if ok {
+		r.noteFresh(ref)
+	}
+}
+
+// ownChunks returns the chunks a file has in the base tree: they are in the store whether or not an index says so.
+func (r *commitRun) ownChunks(ctx context.Context, ino metadata.Ino) (map[blobs.ID]blobs.Ref, error) {
+	old, err := r.baseInode(ctx, ino)
+	if err != nil || old == nil {
+		return nil, err
+	}
+	switch old.Content {
+	case metadata.ContentOne:
+		return map[blobs.ID]blobs.Ref{old.Ref.ID: old.Ref}, nil
+	case metadata.ContentExtents:
+		extents, err := r.baseExtents(ctx, ino)
+		if err != nil {
+			return nil, err
+		}
+		own := make(map[blobs.ID]blobs.Ref, len(extents))
+		for _, e := range extents {
+			own[e.Ref.ID] = e.Ref
+		}
+		return own, nil
+	}
+	return nil, nil
+}
