@@ -269,6 +269,9 @@ func syncPath(path string) error {
 
 // Close writes what waits, syncs and closes. The Live cannot be used afterwards.
 func (l *Live) Close() error {
+	if l.db == nil {
+		return nil
+	}
 	syncErr := l.Sync()
 	l.mu.Lock()
 	l.closing = true
@@ -362,7 +365,11 @@ func (s *Snapshot) dirtyKeys() ([]string, error) {
 }
 
 func (s *Snapshot) journal(fn func(last uint64, rec JournalRecord) error) error {
-	it := s.txn.NewIterator(badger.IteratorOptions{Prefix: []byte{KeyJournal}, PrefetchValues: true, PrefetchSize: 16})
+	return scanJournal(s.txn, fn)
+}
+
+func scanJournal(txn *badger.Txn, fn func(last uint64, rec JournalRecord) error) error {
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{KeyJournal}, PrefetchValues: true, PrefetchSize: 16})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
 		last, rec, err := readJournal(it.Item())
@@ -376,18 +383,97 @@ func (s *Snapshot) journal(fn func(last uint64, rec JournalRecord) error) error 
 	return nil
 }
 
-// Settled returns the mutations that drop the snapshot's journal and record seq as settled: to be appended (clean) last,
-// after everything that the settled commit makes true.
-func (s *Snapshot) Settled() ([]Mutation, error) {
-	muts := []Mutation{{Key: LocalKey("settled"), Value: binary.BigEndian.AppendUint64(nil, s.seq)}}
-	err := s.journal(func(last uint64, _ JournalRecord) error {
-		if last <= s.seq {
+// Close releases the snapshot.
+func (s *Snapshot) Close() { s.txn.Discard() }
+
+// Settle tells that every op up to seq is in a durable commit and that everything this makes true has been appended
+// before: the ops leave the journal.
+func (l *Live) Settle(seq uint64) error {
+	l.mu.Lock()
+	v := l.acquire()
+	l.mu.Unlock()
+	muts := []Mutation{{Key: LocalKey("settled"), Value: binary.BigEndian.AppendUint64(nil, seq)}}
+	err := scanJournal(v.txn, func(last uint64, _ JournalRecord) error {
+		if last <= seq {
 			muts = append(muts, Mutation{Key: journalKey(last)})
 		}
 		return nil
 	})
-	return muts, err
+	l.release(v)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.settled = seq
+	l.mu.Unlock()
+	return l.AppendClean(muts)
 }
 
-// Close releases the snapshot.
-func (s *Snapshot) Close() { s.txn.Discard() }
+// Pending is how many ops were appended after the last settled one.
+func (l *Live) Pending() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastSeq - l.settled
+}
+
+// Dirty tells whether the journal names any key of the committed key space.
+func (l *Live) Dirty() (bool, error) {
+	if err := l.Flush(); err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	v := l.acquire()
+	l.mu.Unlock()
+	defer l.release(v)
+	settled, err := readUint(v.txn, LocalKey("settled"))
+	if err != nil {
+		return false, err
+	}
+	dirty := false
+	err = scanJournal(v.txn, func(last uint64, rec JournalRecord) error {
+		dirty = dirty || last > settled && len(rec.Keys) > 0
+		return nil
+	})
+	return dirty, err
+}
+
+// Reset drops everything but the remembered chunks and the local facts: the overlay is empty, nothing is dirty, and the
+// next op has a greater number than seq.
+func (l *Live) Reset(seq uint64) error {
+	seq = max(seq, l.LastSeq())
+	err := l.AppendClean([]Mutation{{Key: LocalKey("settled"), Value: binary.BigEndian.AppendUint64(nil, seq)}})
+	if err != nil {
+		return err
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if err := l.dropOverlay(seq); err != nil {
+		return fmt.Errorf("reset metadata: %w", err)
+	}
+	return l.Sync()
+}
+
+func (l *Live) dropOverlay(seq uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.txn.Discard()
+	err := l.db.DropPrefix([]byte{KeySuper}, []byte{KeyDirent}, []byte{KeyExtent}, []byte{KeyInode}, []byte{KeyXattr},
+		[]byte{KeyContent}, []byte{KeyJournal}, []byte{KeyStaging}, []byte{KeyOrphan})
+	l.view = &view{txn: l.db.NewTransaction(false), refs: 1}
+	l.lastSeq, l.written, l.settled = max(l.lastSeq, seq), max(l.written, seq), seq
+	return err
+}
+
+// CollectGarbage gives disk space of dropped values back; call it when there is little else to do.
+func (l *Live) CollectGarbage() error {
+	for {
+		err := l.db.RunValueLogGC(0.5)
+		switch {
+		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
+			return nil
+		case err != nil:
+			return fmt.Errorf("collect garbage in metadata: %w", err)
+		}
+	}
+}

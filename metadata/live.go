@@ -58,6 +58,7 @@ type Live struct {
 	base    *Tree
 	lastSeq uint64 // last op appended
 	written uint64 // last op in Badger
+	settled uint64 // last op in a durable commit
 	err     error  // sticky: the first failed write; nothing is accepted after it
 	closing bool
 
@@ -139,6 +140,14 @@ func OpenLive(dir string, o LiveOptions) (*Live, error) {
 	return l, nil
 }
 
+// NewReadOnlyLive returns a Live without an overlay: every read is the tree's, every Append fails.
+func NewReadOnlyLive() *Live {
+	l := &Live{log: slog.New(slog.DiscardHandler), cur: newBatch(), closing: true, flusher: make(chan struct{})}
+	l.room = sync.NewCond(&l.mu)
+	close(l.flusher)
+	return l
+}
+
 func newBatch() *batch { return &batch{m: make(map[string]pending, 64)} }
 
 // checkJournal reads the last sequence number and proves that the journal has no gap.
@@ -147,7 +156,7 @@ func (l *Live) checkJournal() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	l.lastSeq = seq
+	l.lastSeq, l.settled = seq, seq
 	it := l.view.txn.NewIterator(badger.IteratorOptions{Prefix: []byte{KeyJournal}, PrefetchValues: true, PrefetchSize: 16})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
@@ -284,6 +293,10 @@ func (l *Live) GetLocal(key []byte) (value []byte, known bool, err error) {
 	if p, ok := l.pendingOf(key); ok {
 		l.mu.Unlock()
 		return p.value, true, nil
+	}
+	if l.db == nil {
+		l.mu.Unlock()
+		return nil, false, nil
 	}
 	v := l.acquire()
 	l.mu.Unlock()

@@ -16,15 +16,26 @@ func (l *Live) Scan(ctx context.Context, from, to []byte, fn func(key, value []b
 	if to == nil {
 		to = PrefixEnd(from[:1])
 	}
+	if l.db == nil {
+		if t := l.Base(); t != nil && Committed(from) {
+			return t.Scan(ctx, from, to, fn)
+		}
+		return nil
+	}
 	l.mu.Lock()
 	over := overlayScan{pend: l.pendingRange(from, to), to: to}
 	v, base := l.acquire(), l.base
 	l.mu.Unlock()
 	defer l.release(v)
-	over.open(v.txn, from)
+	return over.merge(ctx, v.txn, base, from, fn)
+}
+
+// merge runs fn over the overlay and the tree below it, from the key from on.
+func (over *overlayScan) merge(ctx context.Context, txn *badger.Txn, base *Tree, from []byte, fn func(key, value []byte) error) error {
+	over.open(txn, from)
 	defer over.close()
 	if base != nil && Committed(from) {
-		err := base.Scan(ctx, from, to, func(key, value []byte) error {
+		err := base.Scan(ctx, from, over.to, func(key, value []byte) error {
 			if err := over.emit(key, fn); err != nil {
 				return err
 			}
@@ -165,4 +176,31 @@ func (s *overlayScan) next(key []byte) (value []byte, err error) {
 		s.it.Next()
 	}
 	return value, nil
+}
+
+// snapshotView is a snapshot over a committed tree.
+type snapshotView struct {
+	s    *Snapshot
+	base *Tree
+}
+
+// View returns the snapshot over the tree it was taken over, for reading while the snapshot is open.
+func (s *Snapshot) View(base *Tree) View { return snapshotView{s, base} }
+
+// Get returns the snapshot's value of a key, else the tree's.
+func (v snapshotView) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
+	value, known, err := getTxn(v.s.txn, key)
+	if err != nil || known || v.base == nil {
+		return value, value != nil, err
+	}
+	return v.base.Get(ctx, key)
+}
+
+// Scan is Live.Scan as of the snapshot.
+func (v snapshotView) Scan(ctx context.Context, from, to []byte, fn func(key, value []byte) error) error {
+	if to == nil {
+		to = PrefixEnd(from[:1])
+	}
+	over := overlayScan{to: to}
+	return over.merge(ctx, v.s.txn, v.base, from, fn)
 }

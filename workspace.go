@@ -1,0 +1,593 @@
+package wsfs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wsfs/blobs"
+	"wsfs/metadata"
+	"wsfs/syncer"
+)
+
+// Errors of Open and Close besides the store's and the syncer's.
+var (
+	// ErrInUse: another process on this host has the cache directory open.
+	ErrInUse = errors.New("cache directory is in use by another process")
+	// ErrUnsynced: work that is not in the store was left in the cache directory; the next Open goes on with it.
+	ErrUnsynced = errors.New("unsynced work is left in the cache directory")
+	// ErrDamaged: the metadata on this host cannot be trusted. Nothing was changed.
+	ErrDamaged = metadata.ErrDamaged
+)
+
+// Options configures Open; only CacheDir is required.
+type Options struct {
+	// CacheDir holds meta/, staging/, packs/ and lock. One workspace has one, and one process at a time has it open.
+	CacheDir string
+	// CacheSize bounds what is kept of clean content on this host, bytes (default 10 GiB).
+	CacheSize int64
+	// DirtyLimit bounds content that is not in the store yet, bytes (default 16 GiB). Writers wait at it while commits
+	// make progress, and get ENOSPC while they do not.
+	DirtyLimit int64
+	// CommitQuiet and CommitMax: a background commit is made after this long without a change (default 1 s), and at the
+	// latest this long after the first one (default 5 s).
+	CommitQuiet, CommitMax time.Duration
+	// FsyncStore makes fsync wait for a commit.
+	FsyncStore bool
+	// ReadOnly opens the newest commit and follows newer ones; CacheDir is shared with a writer without harm.
+	ReadOnly bool
+	// Takeover takes the workspace from a writer that still holds the lease, and fences it.
+	Takeover bool
+	// Create makes the workspace if the pool does not have it.
+	Create bool
+	// Holder names us to others who want the workspace (default user@host).
+	Holder string
+	Log    *slog.Logger // default: nothing is logged
+}
+
+func (o *Options) fill() error {
+	if o.CacheDir == "" {
+		return errors.New("wsfs: Options.CacheDir is empty")
+	}
+	if o.CacheSize <= 0 {
+		o.CacheSize = 10 << 30
+	}
+	if o.DirtyLimit <= 0 {
+		o.DirtyLimit = 16 << 30
+	}
+	if o.CommitQuiet <= 0 {
+		o.CommitQuiet = time.Second
+	}
+	if o.CommitMax <= 0 {
+		o.CommitMax = 5 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+const (
+	inodeCacheLimit = 100_000
+	pageCacheBytes  = 24 << 20
+	chunkMemory     = 24 << 20
+)
+
+// Workspace is one open workspace. It is safe for concurrent use.
+type Workspace struct {
+	name     string
+	o        Options
+	log      *slog.Logger
+	repo     *syncer.Repo
+	reader   *blobs.Reader
+	packs    *blobs.PackCache // nil where the store is on this host
+	pages    *metadata.PageCache
+	live     *metadata.Live
+	staging  *staging
+	writer   *syncer.Writer // nil if read-only
+	lease    *syncer.Lease
+	lock     *os.File
+	readOnly bool
+	writerID string
+	tempDir  string // cache directory of our own, removed at Close
+
+	stop        context.CancelFunc
+	running     sync.WaitGroup
+	housework   chan struct{}
+	dirtyBytes  atomic.Int64          // content not yet in the store
+	cleanCopies atomic.Int64          // bytes of staging files kept as local copies
+	frozenErr   atomic.Pointer[error] // why the workspace turned read-only
+	watching    atomic.Int32
+	following   atomic.Pointer[syncer.Commit] // read-only: the commit shown
+
+	inodeLimit int
+	spaceSeen  atomic.Int64 // when free space was last looked at, ns
+	spaceFree  atomic.Int64 // bytes then
+
+	mu        sync.Mutex // guards everything below
+	inodes    map[Ino]*inode
+	holds     map[Ino]uint64 // kernel references
+	super     metadata.Super
+	version   uint64
+	liveFiles map[*file]struct{} // files with passthrough writers
+	frozen    int                // open snapshots; no staging file is removed meanwhile
+
+	watchMu  sync.Mutex
+	watchers map[*Watcher]struct{}
+	kernel   atomic.Pointer[Kernel]
+}
+
+// Kernel is a kernel that has the workspace mounted: it is told what changed behind its back.
+type Kernel interface {
+	InvalidateInode(ino Ino, off, n int64)
+	InvalidateEntry(parent Ino, name string)
+}
+
+// SetKernel sets the kernel that has the workspace mounted, nil when it is unmounted.
+func (w *Workspace) SetKernel(k Kernel) {
+	if k == nil {
+		w.kernel.Store(nil)
+		return
+	}
+	w.kernel.Store(&k)
+}
+
+// Name is the workspace's name in its pool.
+func (w *Workspace) Name() string { return w.name }
+
+// StoreURL names the store without secrets.
+func (w *Workspace) StoreURL() string { return w.repo.Store().URL() }
+
+// CacheDir is the directory of local state.
+func (w *Workspace) CacheDir() string { return w.o.CacheDir }
+
+// ReadOnly tells whether the workspace was opened read-only or has been fenced.
+func (w *Workspace) ReadOnly() bool { return w.readOnly || w.frozenErr.Load() != nil }
+
+func (w *Workspace) now() int64 { return time.Now().UnixNano() }
+
+// writable is EROFS for a read-only or fenced workspace.
+func (w *Workspace) writable() error {
+	if w.ReadOnly() {
+		return syscall.EROFS
+	}
+	return nil
+}
+
+func (w *Workspace) touch() {
+	if w.writer != nil {
+		w.writer.Touch()
+	}
+}
+
+// Open opens a workspace of the pool in store. Errors match syncer.ErrNotInitialised, ErrNewerFormat, ErrNoWorkspace,
+// ErrHeld, ErrFenced, the sentinels of package blobs, ErrInUse and ErrDamaged. With local state and an unreachable store
+// it opens what is on this host and catches up later.
+func Open(ctx context.Context, store blobs.Store, name string, o Options) (*Workspace, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	if err := syncer.ValidName(name); err != nil {
+		return nil, err
+	}
+	w := &Workspace{name: name, o: o, log: o.Log, readOnly: o.ReadOnly, inodeLimit: inodeCacheLimit,
+		inodes: map[Ino]*inode{}, holds: map[Ino]uint64{}, liveFiles: map[*file]struct{}{}, watchers: map[*Watcher]struct{}{},
+		housework: make(chan struct{}, 1), version: uint64(time.Now().UnixNano())}
+	if err := w.open(ctx, store); err != nil {
+		return nil, errors.Join(err, w.release())
+	}
+	return w, nil
+}
+
+func (w *Workspace) open(ctx context.Context, store blobs.Store) error {
+	if err := w.openDirs(); err != nil {
+		return err
+	}
+	// The local database and the store are opened at the same time.
+	local := make(chan error, 1)
+	go func() { local <- w.openLocal() }()
+	head, err := w.openStore(ctx, store)
+	if lerr := <-local; lerr != nil {
+		return lerr
+	}
+	if err != nil && !errors.Is(err, blobs.ErrUnavailable) {
+		return err
+	}
+	if err != nil || head == nil {
+		if head, err = w.openOffline(store, err); err != nil {
+			return err
+		}
+	}
+	if err := w.openReader(store); err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	if w.readOnly {
+		return w.startFollowing(run, head)
+	}
+	if err := w.adopt(ctx, head); err != nil {
+		return err
+	}
+	return w.startWriting(ctx, run, head)
+}
+
+func (w *Workspace) openDirs() error {
+	if w.readOnly {
+		if err := os.MkdirAll(w.o.CacheDir, 0o700); err != nil {
+			return fmt.Errorf("cache directory: %w", err)
+		}
+		dir, err := os.MkdirTemp(w.o.CacheDir, "reader-")
+		if err != nil {
+			return fmt.Errorf("cache directory: %w", err)
+		}
+		w.tempDir = dir
+		return nil
+	}
+	if err := os.MkdirAll(w.o.CacheDir, 0o700); err != nil {
+		return fmt.Errorf("cache directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(w.o.CacheDir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cache directory: %w", err)
+	}
+	w.lock = f
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s: %w", w.o.CacheDir, ErrInUse)
+	}
+	return nil
+}
+
+// openLocal opens the live metadata and the staging files.
+func (w *Workspace) openLocal() error {
+	if w.readOnly {
+		w.live = metadata.NewReadOnlyLive()
+		return nil
+	}
+	live, err := metadata.OpenLive(filepath.Join(w.o.CacheDir, "meta"), metadata.LiveOptions{Log: w.log})
+	if err != nil {
+		return err
+	}
+	w.live = live
+	if w.staging, err = openStaging(filepath.Join(w.o.CacheDir, "staging")); err != nil {
+		return fmt.Errorf("staging directory: %w", err)
+	}
+	id, _, err := live.GetLocal(metadata.LocalKey("writer"))
+	if err != nil {
+		return err
+	}
+	if id == nil {
+		id = []byte(rand.Text())
+		if err := live.AppendClean([]metadata.Mutation{{Key: metadata.LocalKey("writer"), Value: id}}); err != nil {
+			return err
+		}
+	}
+	w.writerID = string(id)
+	return nil
+}
+
+// openStore opens the pool and returns the workspace's head.
+func (w *Workspace) openStore(ctx context.Context, store blobs.Store) (*syncer.Commit, error) {
+	repo, err := syncer.OpenRepo(ctx, store, syncer.RepoOptions{Log: w.log})
+	if err != nil {
+		return nil, err
+	}
+	w.repo = repo
+	head, err := repo.Head(ctx, w.name)
+	if errors.Is(err, syncer.ErrNoWorkspace) && w.o.Create && !w.readOnly {
+		head, err = repo.Create(ctx, w.name)
+		if errors.Is(err, blobs.ErrExist) {
+			head, err = repo.Head(ctx, w.name)
+		}
+	}
+	return head, err
+}
+
+// openOffline goes on with what is on this host while the store cannot be reached.
+func (w *Workspace) openOffline(store blobs.Store, cause error) (*syncer.Commit, error) {
+	if w.readOnly {
+		return nil, cause
+	}
+	pos, err := w.position()
+	if err != nil {
+		return nil, err
+	}
+	format, _, err := w.live.GetLocal(metadata.LocalKey("format"))
+	if err != nil {
+		return nil, err
+	}
+	if pos == nil || format == nil {
+		return nil, cause
+	}
+	if w.repo, err = syncer.OfflineRepo(store, format, syncer.RepoOptions{Log: w.log}); err != nil {
+		return nil, err
+	}
+	w.log.Warn("the store cannot be reached; working on what is on this host", "store", store.URL(), "err", cause)
+	return pos, nil
+}
+
+func (w *Workspace) openReader(store blobs.Store) error {
+	dir := w.o.CacheDir
+	if w.tempDir != "" {
+		dir = w.tempDir
+	}
+	if !blobs.OnThisHost(store) {
+		packs, err := blobs.OpenPackCache(filepath.Join(dir, "packs"), w.o.CacheSize)
+		if err != nil {
+			return fmt.Errorf("pack cache: %w", err)
+		}
+		w.packs = packs
+	}
+	w.reader = w.repo.Reader(blobs.ReaderOptions{Cache: w.packs, Memory: chunkMemory})
+	w.pages = metadata.NewPageCache(pageCacheBytes)
+	return nil
+}
+
+func (w *Workspace) tree(c *syncer.Commit) *metadata.Tree {
+	return syncer.OpenTree(c, w.reader, w.pages)
+}
+
+// adopt brings the live side onto the head found in the store.
+func (w *Workspace) adopt(ctx context.Context, head *syncer.Commit) error {
+	pos, err := w.position()
+	if err != nil {
+		return err
+	}
+	dirty, err := w.live.Dirty()
+	if err != nil {
+		return err
+	}
+	what := syncer.AdoptForeign
+	if pos != nil {
+		what = syncer.Resume(head, syncer.Position{Number: pos.Number, Epoch: pos.Epoch, Nonce: pos.Nonce,
+			Writer: w.writerID, Seq: w.live.LastSeq(), Dirty: dirty})
+	}
+	switch what {
+	case syncer.AdoptFenced:
+		return &syncer.FencedError{Workspace: w.name, Ours: pos.Number, Theirs: *head}
+	case syncer.AdoptReset, syncer.AdoptForeign:
+		if pos != nil || dirty {
+			if err := w.resetLocal(head); err != nil {
+				return err
+			}
+		}
+	}
+	w.live.SetBase(w.tree(head))
+	if err := w.keepFormat(head); err != nil {
+		return err
+	}
+	return w.recover(ctx)
+}
+
+func (w *Workspace) resetLocal(head *syncer.Commit) error {
+	if err := w.live.Reset(head.Seq); err != nil {
+		return err
+	}
+	numbers, err := w.staging.numbers()
+	if err != nil {
+		return fmt.Errorf("staging directory: %w", err)
+	}
+	for _, n := range numbers {
+		if err := os.Remove(w.staging.path(n)); err != nil {
+			return fmt.Errorf("staging directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// keepFormat records what the overlay lies over, and what it takes to open it without the store.
+func (w *Workspace) keepFormat(head *syncer.Commit) error {
+	if err := w.setPosition(head); err != nil {
+		return err
+	}
+	b, err := w.repo.FormatBody()
+	if err != nil {
+		return err
+	}
+	return w.live.AppendClean([]metadata.Mutation{{Key: metadata.LocalKey("format"), Value: b}})
+}
+
+// startWriting takes the lease and starts the background work.
+func (w *Workspace) startWriting(ctx, run context.Context, head *syncer.Commit) error {
+	lease, err := w.repo.Acquire(ctx, w.name, syncer.LeaseOptions{Writer: w.writerID, Holder: w.holder(), PID: os.Getpid(),
+		Takeover: w.o.Takeover, OnLost: func(by syncer.Holder) {
+			w.log.Warn("the lease is in other hands", "holder", by.Holder, "host", by.Host, "pid", by.PID)
+		}})
+	if err != nil && !errors.Is(err, blobs.ErrUnavailable) {
+		return err
+	}
+	if err == nil {
+		w.lease = lease
+	}
+	v, err := w.readSuper(ctx)
+	if err != nil {
+		return err
+	}
+	w.super = v
+	if err := w.staging.refill(); err != nil {
+		return fmt.Errorf("staging directory: %w", err)
+	}
+	w.writer = syncer.NewWriter(w.repo, w.name, head, w.live.Base(), local{w}, w.lease, syncer.WriterOptions{
+		Writer: w.writerID, Quiet: w.o.CommitQuiet, Latest: w.o.CommitMax, Cache: w.packs, InlineMax: inlineMax, Log: w.log})
+	w.writer.OnFence(w.freezeFor)
+	if w.o.Takeover {
+		if err := w.writer.Takeover(ctx); err != nil {
+			return err
+		}
+	}
+	if dirty, err := w.live.Dirty(); err != nil {
+		return err
+	} else if dirty {
+		w.writer.Touch()
+	}
+	w.running.Go(func() { w.writer.Run(run) })
+	w.running.Go(func() { w.housekeep(run) })
+	return nil
+}
+
+func (w *Workspace) readSuper(ctx context.Context) (metadata.Super, error) {
+	v, ok, err := w.live.Get(ctx, metadata.SuperKey())
+	if err != nil {
+		return metadata.Super{}, fmt.Errorf("read superblock: %w", err)
+	}
+	if !ok {
+		return metadata.Super{}, fmt.Errorf("no superblock: %w", metadata.ErrDamaged)
+	}
+	return metadata.DecodeSuper(v)
+}
+
+func (w *Workspace) holder() string {
+	if w.o.Holder != "" {
+		return w.o.Holder
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("uid %d@%s", os.Getuid(), host)
+}
+
+// freezeFor turns the workspace read-only for good; everything local is kept.
+func (w *Workspace) freezeFor(err error) { w.frozenErr.CompareAndSwap(nil, &err) }
+
+// Commit makes everything acknowledged so far durable in the store and returns the commit that holds it.
+func (w *Workspace) Commit(ctx context.Context) (*syncer.Commit, error) {
+	if w.readOnly {
+		return nil, fmt.Errorf("commit %q: %w", w.name, syscall.EROFS)
+	}
+	return w.writer.Commit(ctx, "")
+}
+
+// SyncLocal makes everything acknowledged so far survive a power loss.
+func (w *Workspace) SyncLocal(ctx context.Context) error {
+	if w.readOnly {
+		return nil
+	}
+	w.mu.Lock()
+	open := make([]*file, 0, len(w.liveFiles))
+	for f := range w.liveFiles {
+		open = append(open, f)
+	}
+	w.mu.Unlock()
+	for _, f := range open {
+		if err := w.recordLive(f); err != nil {
+			return err
+		}
+	}
+	if err := w.syncStagingFiles(); err != nil {
+		return w.diskFault("sync staging files", err)
+	}
+	return w.syncUp(ctx)
+}
+
+// syncStagingFiles makes all staging files durable at once.
+func (w *Workspace) syncStagingFiles() error {
+	d, err := os.Open(w.staging.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}
+
+// syncUp makes the journal durable and, with FsyncStore, waits for a commit.
+func (w *Workspace) syncUp(ctx context.Context) error {
+	if err := w.live.Sync(); err != nil {
+		return w.localFault(err)
+	}
+	if w.o.FsyncStore && !w.readOnly {
+		if _, err := w.writer.Commit(ctx, ""); err != nil {
+			return w.storeFault("commit for fsync", err)
+		}
+	}
+	return nil
+}
+
+// Close commits everything and closes. If that fails or ctx ends first it closes all the same and returns ErrUnsynced
+// with the reason: the work is in the cache directory, and the next Open goes on with it.
+func (w *Workspace) Close(ctx context.Context) error {
+	var unsynced error
+	if w.writer != nil {
+		if _, err := w.writer.Commit(ctx, ""); err != nil {
+			if dirty, derr := w.live.Dirty(); dirty || derr != nil {
+				unsynced = fmt.Errorf("%w (%s): %w", ErrUnsynced, w.o.CacheDir, errors.Join(err, derr))
+			}
+		}
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.running.Wait()
+	if w.lease != nil && unsynced == nil {
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := w.lease.Release(release); err != nil {
+			w.log.Warn("release lease", "err", err)
+		}
+	}
+	return errors.Join(unsynced, w.release())
+}
+
+// release closes what is open on this host.
+func (w *Workspace) release() error {
+	var errs []error
+	if w.stop != nil {
+		w.stop()
+		w.running.Wait()
+	}
+	if w.live != nil {
+		if w.staging != nil {
+			errs = append(errs, w.removeDoomed())
+			w.staging.close()
+		}
+		errs = append(errs, w.live.Close())
+	}
+	if w.reader != nil {
+		w.reader.Close()
+	}
+	if w.packs != nil {
+		errs = append(errs, w.packs.Close())
+	}
+	if w.lock != nil {
+		errs = append(errs, w.lock.Close())
+	}
+	if w.tempDir != "" {
+		errs = append(errs, os.RemoveAll(w.tempDir))
+	}
+	return errors.Join(errs...)
+}
+
+// Statfs tells how much there is and how much more fits: what the cache disk can take. Reading it never waits.
+func (w *Workspace) Statfs(context.Context) (Statfs, error) {
+	w.mu.Lock()
+	s := w.super
+	w.mu.Unlock()
+	var disk unix.Statfs_t
+	if err := unix.Statfs(w.o.CacheDir, &disk); err != nil {
+		return Statfs{}, w.diskFault("statfs of cache directory", err)
+	}
+	free := disk.Bavail * uint64(disk.Bsize)
+	if w.readOnly {
+		free = 0
+	}
+	const inodes = 1 << 40
+	return Statfs{Total: s.Bytes + free, Free: free, Avail: free, Files: s.Inodes + inodes, FreeFiles: inodes}, nil
+}
+
+func decodeIno(v []byte) (Ino, error) {
+	if len(v) != 8 {
+		return 0, fmt.Errorf("inode number: %w: %d bytes", metadata.ErrRecord, len(v))
+	}
+	return Ino(binary.BigEndian.Uint64(v)), nil
+}
