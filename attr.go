@@ -39,6 +39,7 @@ func (a *Attr) IsSymlink() bool { return a.Mode&syscall.S_IFMT == syscall.S_IFLN
 // SetMask says which fields of a SetAttr count.
 type SetMask uint32
 
+// The bits of a SetMask.
 const (
 	SetMode SetMask = 1 << iota
 	SetUID

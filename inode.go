@@ -281,8 +281,11 @@ const dirSize = 4096
 func attrOf(r *metadata.Inode) Attr {
 	a := Attr{Ino: r.Ino, Mode: r.Mode, Nlink: r.Nlink, UID: r.UID, GID: r.GID, Rdev: r.Rdev, Size: r.Size,
 		Blocks: (r.Alloc + 511) / 512, Atime: r.Atime, Mtime: r.Mtime, Ctime: r.Ctime, Btime: r.Btime}
-	if r.IsDir() {
+	switch {
+	case r.IsDir():
 		a.Size, a.Blocks = dirSize, dirSize/512
+	case r.IsSymlink():
+		a.Blocks = 0
 	}
 	return a
 }

@@ -219,6 +219,7 @@ func (w *Workspace) Symlink(ctx context.Context, parent Ino, name, target string
 	}
 	a, _, err := w.create(ctx, parent, name, 0777|syscall.S_IFLNK, own, func(n *inode) {
 		n.rec.Content, n.rec.Inline, n.rec.Size = metadata.ContentInline, []byte(target), int64(len(target))
+		n.rec.Alloc = n.rec.Size
 	})
 	return a, err
 }

@@ -156,7 +156,7 @@ func (f *File) Attr() (Attr, error) {
 // Stat satisfies fs.File.
 func (f *File) Stat() (fs.FileInfo, error) {
 	a, err := f.Attr()
-	return FileInfo{path.Base(f.name), a}, err
+	return fileStat{path.Base(f.name), a}, err
 }
 
 // Close closes the file.
@@ -202,18 +202,18 @@ func (w *Workspace) WriteFile(ctx context.Context, name string, data []byte, mod
 	return err
 }
 
-// FileInfo is an Attr as fs.FileInfo.
-type FileInfo struct {
+// fileStat is an Attr as fs.FileInfo.
+type fileStat struct {
 	name string
 	attr Attr
 }
 
-func (i FileInfo) Name() string       { return i.name }
-func (i FileInfo) Size() int64        { return i.attr.Size }
-func (i FileInfo) Mode() fs.FileMode  { return FileMode(i.attr.Mode) }
-func (i FileInfo) ModTime() time.Time { return time.Unix(0, i.attr.Mtime) }
-func (i FileInfo) IsDir() bool        { return i.attr.IsDir() }
-func (i FileInfo) Sys() any           { return &i.attr }
+func (i fileStat) Name() string       { return i.name }
+func (i fileStat) Size() int64        { return i.attr.Size }
+func (i fileStat) Mode() fs.FileMode  { return FileMode(i.attr.Mode) }
+func (i fileStat) ModTime() time.Time { return time.Unix(0, i.attr.Mtime) }
+func (i fileStat) IsDir() bool        { return i.attr.IsDir() }
+func (i fileStat) Sys() any           { return &i.attr }
 
 // FileMode turns st_mode into fs.FileMode.
 func FileMode(mode uint32) fs.FileMode {
@@ -277,7 +277,7 @@ type dirFile struct {
 	loaded  bool
 }
 
-func (d *dirFile) Stat() (fs.FileInfo, error) { return FileInfo{path.Base(d.name), d.attr}, nil }
+func (d *dirFile) Stat() (fs.FileInfo, error) { return fileStat{path.Base(d.name), d.attr}, nil }
 func (d *dirFile) Close() error               { return nil }
 func (d *dirFile) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: d.name, Err: syscall.EISDIR}
@@ -323,5 +323,5 @@ func (e fsEntry) Info() (fs.FileInfo, error) {
 	if errors.Is(err, syscall.ENOENT) {
 		err = fs.ErrNotExist
 	}
-	return FileInfo{e.e.Name, a}, err
+	return fileStat{e.e.Name, a}, err
 }
