@@ -143,6 +143,9 @@ func (w *Writer) putPending(ctx context.Context, p *pendingCommit) error {
 		return err
 	}
 	theirs, err := w.repo.putCommit(ctx, &p.commit)
+	if errors.Is(err, blobs.ErrNotExist) { // the number was taken, and is free now: retention moves on without us
+		w.contact = time.Time{}
+	}
 	if err != nil {
 		return err
 	}
