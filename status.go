@@ -126,13 +126,24 @@ func (w *Workspace) Check(ctx context.Context, o CheckOptions) (*CheckReport, er
 		return nil, fmt.Errorf("check %q: %w", w.name, err)
 	}
 	out := &CheckReport{Metadata: rep, Chunks: len(refs)}
-	for _, p := range rep.Problems {
-		out.Problems = append(out.Problems, p.String())
+	out.add("", rep)
+	if opts.Uncommitted {
+		base, err := metadata.Check(ctx, w.live.Base(), metadata.CheckOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("check the last commit of %q: %w", w.name, err)
+		}
+		out.add("last commit: ", base)
 	}
 	if err := w.checkPages(ctx, out); err != nil {
 		return nil, err
 	}
 	return out, w.checkChunks(ctx, refs, o, out)
+}
+
+func (r *CheckReport) add(where string, rep *metadata.Report) {
+	for _, p := range rep.Problems {
+		r.Problems = append(r.Problems, where+p.String())
+	}
 }
 
 type chunkUse struct {
@@ -150,7 +161,7 @@ func (w *Workspace) checkView(opts *metadata.CheckOptions) (metadata.View, func(
 		return nil, nil, err
 	}
 	f := fr.(*frozen)
-	opts.Local = true
+	opts.Local, opts.Uncommitted = true, w.live.Pending() > 0
 	opts.StagingExists = func(number uint64, _ Ino) error {
 		_, err := os.Stat(w.staging.path(number))
 		return err

@@ -20,6 +20,9 @@ type View interface {
 type CheckOptions struct {
 	// Local allows content that exists on this host only, as the live overlay has and a committed tree must not.
 	Local bool
+	// Uncommitted says that the view has ops over its committed tree: extents of inodes that are gone, or whose content
+	// is elsewhere now, wait for the commit that removes them and are no problem.
+	Uncommitted bool
 	// StagingExists returns nil if the staging file of that number exists and is the inode's. Nil: not asked.
 	StagingExists func(number uint64, ino Ino) error
 	// ContentExists returns nil if the inode's content is in the journal (ContentJournal). Nil: not asked.
@@ -249,7 +252,7 @@ func (c *checker) extents(ctx context.Context) error {
 			cur, end = c.find(ino), 0
 		}
 		if cur == nil {
-			if ino != lost {
+			if ino != lost && !c.o.Uncommitted {
 				c.problem(ino, "an extent at %d belongs to no inode", off)
 			}
 			lost = ino
@@ -282,7 +285,7 @@ func (c *checker) extent(m *mark, e Extent, end *int64) {
 		return
 	}
 	if m.kind != ContentExtents {
-		if !m.is(markExtents) {
+		if !m.is(markExtents) && !c.o.Uncommitted {
 			c.problem(m.ino, "has extents but content of kind %d", m.kind)
 		}
 		m.flags |= markExtents

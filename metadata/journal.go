@@ -304,6 +304,7 @@ func (l *Live) BeginSnapshot() func() (*Snapshot, error) {
 		return func() (*Snapshot, error) { return nil, err }
 	}
 	seq, c := l.lastSeq, make(chan *badger.Txn, 1)
+	l.dirtyAt[seq] = l.dirtyOps
 	l.cur.snap = c
 	l.cur.size++ // an empty batch too must come by the flusher
 	l.seal()
@@ -405,15 +406,19 @@ func (l *Live) Settle(seq uint64) error {
 	}
 	l.mu.Lock()
 	l.settled = seq
+	if n, ok := l.dirtyAt[seq]; ok {
+		l.dirtySettled = n
+	}
+	clear(l.dirtyAt) // snapshots are settled in order, and an older one never after a newer
 	l.mu.Unlock()
 	return l.AppendClean(muts)
 }
 
-// Pending is how many ops were appended after the last settled one.
+// Pending is how many ops wait for a commit.
 func (l *Live) Pending() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lastSeq - l.settled
+	return l.dirtyOps - l.dirtySettled
 }
 
 // Dirty tells whether the journal names any key of the committed key space.
@@ -462,6 +467,7 @@ func (l *Live) dropOverlay(seq uint64) error {
 		[]byte{KeyContent}, []byte{KeyJournal}, []byte{KeyStaging}, []byte{KeyOrphan})
 	l.view = &view{txn: l.db.NewTransaction(false), refs: 1}
 	l.lastSeq, l.written, l.settled = max(l.lastSeq, seq), max(l.written, seq), seq
+	l.dirtySettled = l.dirtyOps
 	return err
 }
 

@@ -59,6 +59,10 @@ type Live struct {
 	lastSeq uint64 // last op appended
 	written uint64 // last op in Badger
 	settled uint64 // last op in a durable commit
+	// dirtyOps counts the ops ever appended that a commit must store; dirtyAt is that count at each snapshot that may be
+	// settled, and dirtySettled as of the last settled one.
+	dirtyOps, dirtySettled uint64
+	dirtyAt                map[uint64]uint64
 	err     error  // sticky: the first failed write; nothing is accepted after it
 	closing bool
 
@@ -128,7 +132,7 @@ func OpenLive(dir string, o LiveOptions) (*Live, error) {
 		}
 		return nil, fmt.Errorf("open metadata %s: %w: %w", dir, ErrDamaged, err)
 	}
-	l := &Live{db: db, dir: dir, log: o.Log, flushDelay: o.FlushDelay, files: map[string]bool{},
+	l := &Live{db: db, dir: dir, log: o.Log, flushDelay: o.FlushDelay, files: map[string]bool{}, dirtyAt: map[uint64]uint64{},
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), flusher: make(chan struct{})}
 	l.room = sync.NewCond(&l.mu)
 	l.view = &view{txn: db.NewTransaction(false), refs: 1}
@@ -171,6 +175,9 @@ func (l *Live) checkJournal() error {
 			return fmt.Errorf("%w: journal has ops %d to %d after op %d: a gap", ErrDamaged, rec.First, last, l.lastSeq)
 		}
 		l.lastSeq = last
+		if len(rec.Keys) > 0 {
+			l.dirtyOps += last - rec.First + 1
+		}
 	}
 	l.written, l.synced = l.lastSeq, 0
 	return nil
@@ -235,6 +242,9 @@ func (l *Live) append(muts []Mutation, dirty bool) (uint64, error) {
 		return 0, l.failure()
 	}
 	l.lastSeq++
+	if dirty {
+		l.dirtyOps++
+	}
 	b := l.cur
 	if b.first == 0 {
 		b.first = l.lastSeq
