@@ -166,7 +166,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]bl
 	timed, clock := wire.WithClock(ctx)
 	next, stop := iter.Pull(s.core.ListObjectsIter(timed, s.bucket, opts))
 	defer stop()
-	page, err := wire.Collect(limit, s.root, prefix, after, func() ([]blobs.Object, bool, error) {
+	return wire.Collect(limit, s.root, prefix, after, func() ([]blobs.Object, bool, error) {
 		o, more := next()
 		err := o.Err
 		if !more {
@@ -177,10 +177,6 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]bl
 		}
 		return []blobs.Object{{Key: o.Key, Size: o.Size, Modified: o.LastModified}}, more, nil
 	})
-	if errors.Is(err, blobs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %v", blobs.ErrNoStore, err) // %v: a bare 404 of a list means the bucket
-	}
-	return page, err
 }
 
 // Presign implements blobs.Store. With temporary credentials the link cannot outlive them, and this says so instead

@@ -181,7 +181,7 @@ func (s *Store) listPage(ctx context.Context, prefix string, in *s3.ListObjectsV
 		return err
 	})
 	if err != nil {
-		return nil, false, noStore(err)
+		return nil, false, err
 	}
 	page := make([]blobs.Object, 0, len(out.Contents))
 	for _, o := range out.Contents {
@@ -193,14 +193,6 @@ func (s *Store) listPage(ctx context.Context, prefix string, in *s3.ListObjectsV
 	}
 	in.ContinuationToken = out.NextContinuationToken
 	return page, more, nil
-}
-
-// noStore turns a bare 404 for a request that names no object into ErrNoStore.
-func noStore(err error) error {
-	if errors.Is(err, blobs.ErrNotExist) {
-		return fmt.Errorf("%w: %v", blobs.ErrNoStore, err) // %v: it must not match ErrNotExist any more
-	}
-	return err
 }
 
 // Presign implements blobs.Store. With temporary credentials the link cannot outlive them, and this says so instead

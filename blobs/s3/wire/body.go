@@ -8,15 +8,17 @@ import (
 	"wsfs/blobs"
 )
 
+// maxOffset is beyond the end of any object (S3's largest has 5 TiB).
+const maxOffset = 1 << 50
+
 // Range is the Range header for length bytes from offset; length < 0 means to the end and the whole object needs no
 // header. A length of 0 has no form of its own: it asks for one byte, for the caller to drop.
 func Range(offset, length int64) string {
 	switch {
 	case offset == 0 && length < 0:
 		return ""
-	case length < 0:
-		return fmt.Sprintf("bytes=%d-", offset)
-	case offset > offset+max(length, 1)-1: // past the largest int64
+	case length < 0, length > maxBody, offset > maxOffset:
+		// No object is that long, and servers add 1 to the last byte's number: keep away from the largest int64.
 		return fmt.Sprintf("bytes=%d-", offset)
 	}
 	return fmt.Sprintf("bytes=%d-%d", offset, offset+max(length, 1)-1)

@@ -141,6 +141,7 @@ var codes = map[string]error{
 	"AllAccessDisabled":            blobs.ErrDenied,
 	"AccountProblem":               blobs.ErrDenied,
 	"InvalidAccessKeyId":           blobs.ErrDenied,
+	"XAdminUserNotFound":           blobs.ErrDenied, // versitygw's InvalidAccessKeyId, with status 404
 	"SignatureDoesNotMatch":        blobs.ErrDenied,
 	"ExpiredToken":                 blobs.ErrDenied,
 	"InvalidToken":                 blobs.ErrDenied,
@@ -172,6 +173,9 @@ var codes = map[string]error{
 
 // Sentinel is the error of package blobs that f stands for, nil if the contract has none for it (a request that this
 // program got wrong, a bucket in another region).
+//
+// A 404 is ErrNotExist only with the code that says so: versitygw answers 404 to an unknown access key, any web server
+// to anything, and "there is no such commit" is too much to conclude from that.
 func (f Fault) Sentinel() error {
 	if s, ok := codes[f.Code]; ok {
 		return s
@@ -180,8 +184,6 @@ func (f Fault) Sentinel() error {
 	case s == 0:
 		// No answer: refused, reset, timed out, unresolved, a certificate not (yet) right, an answer cut short.
 		return blobs.ErrUnavailable
-	case s == http.StatusNotFound:
-		return blobs.ErrNotExist
 	case s == http.StatusPreconditionFailed:
 		return blobs.ErrExist
 	case s == http.StatusUnauthorized, s == http.StatusForbidden:
