@@ -268,11 +268,18 @@ func TestArchitectureExportedDocs(t *testing.T) {
 	}
 }
 
+// undocumented returns the names without a comment. Functions that stand together may share the comment of the first if
+// it names each of them.
 func undocumented(p *doc.Package) []string {
 	var missing []string
+	shared := ""
+	for _, f := range p.Funcs {
+		shared += f.Doc
+	}
 	functions := func(list []*doc.Func) {
 		for _, f := range list {
-			if f.Doc == "" {
+			if f.Doc == "" && !strings.Contains(shared, f.Name+" and ") && !strings.Contains(shared, "and "+f.Name+" ") &&
+				!strings.Contains(shared, f.Name+", ") {
 				missing = append(missing, f.Name)
 			}
 		}
