@@ -136,11 +136,14 @@ func (p param) check(v url.Values) error {
 		case "bool":
 			_, err = strconv.ParseBool(s)
 		case "int":
-			_, err = strconv.ParseInt(s, 10, 63)
+			_, err = strconv.ParseUint(s, 10, 31)
 		case "octal":
 			_, err = strconv.ParseUint(s, 8, 12)
 		case "duration":
 			_, err = time.ParseDuration(s)
+		}
+		if ae, ok := err.(*Error); ok && ae.Code != CodeUsage {
+			return ae
 		}
 		if err != nil {
 			return usageError("parameter %s=%q: %v", p.Name, s, err)
