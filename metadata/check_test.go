@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -394,4 +395,25 @@ func TestBlocks(t *testing.T) {
 			t.Fatalf("entry %d is %d", i, *b.at(i))
 		}
 	}
+}
+
+// TestCheckMemory: what Check keeps of a tree is about 40 bytes per inode.
+func TestCheckMemory(t *testing.T) {
+	const files = 200000
+	tr := checkTree(t, files)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	c := &checker{v: tr, o: CheckOptions{MaxProblems: 10}, report: &Report{}}
+	if err := c.run(context.Background()); err != nil || !c.report.OK() {
+		t.Fatal(c.report.Problems, err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	per := float64(after.HeapAlloc-before.HeapAlloc) / files
+	t.Logf("%.1f bytes per inode", per)
+	if c.marks.n != files+files/100+1 || per > 44 {
+		t.Errorf("%d marks, %.1f bytes per inode", c.marks.n, per)
+	}
+	runtime.KeepAlive(tr)
 }

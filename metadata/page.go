@@ -80,10 +80,22 @@ func (p *page) entry(i int) (suffix, value []byte) {
 
 // separator returns the suffix of separator i of a branch, 0 <= i < children()-1.
 func (p *page) separator(i int) []byte {
-	off := int(p.offs[i])
-	kl, n := shortUvarint(p.content[off:])
-	k := off + n
-	return p.content[k : k+kl : k+kl]
+	b := p.content[p.offs[i]:]
+	if b[0] < 0x80 {
+		return b[1 : 1+b[0]]
+	}
+	kl, n := shortUvarint(b)
+	return b[n : n+kl]
+}
+
+// leafSuffix is entry without the value: most of the time of a lookup is spent here.
+func (p *page) leafSuffix(i int) []byte {
+	b := p.content[p.offs[i]:]
+	if len(b) > 1 && b[0]|b[1] < 0x80 {
+		return b[2 : 2+b[0]]
+	}
+	s, _ := p.entry(i)
+	return s
 }
 
 // suffix returns the suffix of the i-th key of either kind of page.
@@ -91,8 +103,7 @@ func (p *page) suffix(i int) []byte {
 	if p.level > 0 {
 		return p.separator(i)
 	}
-	s, _ := p.entry(i)
-	return s
+	return p.leafSuffix(i)
 }
 
 // ref returns the reference of child i of a branch.
@@ -127,8 +138,7 @@ func (p *page) find(key []byte) (int, bool) {
 	lo, hi := 0, len(p.offs)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		suffix, _ := p.entry(mid)
-		switch c := bytes.Compare(suffix, rest); {
+		switch c := bytes.Compare(p.leafSuffix(mid), rest); {
 		case c == 0:
 			return mid, true
 		case c < 0:

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -687,5 +688,36 @@ func TestTreeConcurrently(t *testing.T) {
 	wg.Wait()
 	if !maps.Equal(contents(t, tr), want) {
 		t.Error("the old tree changed")
+	}
+}
+
+// TestApplyMemory: the memory of an Apply does not grow with the number of changes.
+func TestApplyMemory(t *testing.T) {
+	const n = 400000
+	var first, peak uint64
+	changes := func(yield func(Change, error) bool) {
+		var key, value []byte
+		for i := range n {
+			if i%50000 == 25000 {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				if first == 0 {
+					first = m.HeapAlloc
+				}
+				peak = max(peak, m.HeapAlloc)
+			}
+			key, value = fmt.Appendf(key[:0], "key%09d", i), fmt.Appendf(value[:0], "some value of some length, number %d", i)
+			if !yield(Change{key, value}, nil) {
+				return
+			}
+		}
+	}
+	_, stats, err := OpenTree(blobs.Ref{}, &nullPages{}, nil).Apply(context.Background(), &nullPages{}, changes)
+	if err != nil || stats.Sets != n {
+		t.Fatal(stats, err)
+	}
+	if grown := int64(peak) - int64(first); grown > 1<<20 {
+		t.Errorf("memory grew by %d bytes", grown)
 	}
 }
