@@ -79,8 +79,9 @@ func mountOptions(o Options, passthrough bool) *fuse.MountOptions {
 		Debug:                    o.Debug,
 		Logger:                   slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT |
-			fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_ASYNC_DIO | fuse.CAP_EXPORT_SUPPORT,
+			fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPORT_SUPPORT,
 		// NO_OPEN_SUPPORT would let an ENOSYS from OPEN switch it off; AUTO_INVAL_DATA costs a GETATTR per read.
+		// ASYNC_DIO is not asked for: a program in a direct read could not be killed while we wait for the store.
 		DisabledCapabilities: fuse.CAP_AUTO_INVAL_DATA | fuse.CAP_NO_OPEN_SUPPORT,
 	}
 	if o.ReadOnly {

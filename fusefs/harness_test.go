@@ -28,7 +28,7 @@ func ptr[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
 const childEnv = "FUSEFS_TEST_CHILD"
 
 type childConfig struct {
-	Core        string // "mem"
+	Core        string // "mem" or "workspace"
 	Passthrough Passthrough
 	ReadOnly    bool
 	NoXattrs    bool
@@ -54,7 +54,7 @@ func child(text string) error {
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		return err
 	}
-	c, stop, err := openCore(cfg)
+	c, err := openCore(cfg)
 	if err != nil {
 		return err
 	}
@@ -68,9 +68,9 @@ func child(text string) error {
 		o.EntryTimeout, o.AttrTimeout = 1, 1
 	}
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	s, err := mount(c, cfg.Dir, o)
+	s, err := c.mount(cfg.Dir, o)
 	if err != nil {
-		return errors.Join(err, stop(nil))
+		return errors.Join(err, c.stop())
 	}
 	go s.Serve()
 	if err := s.WaitReady(context.Background()); err != nil {
@@ -90,11 +90,11 @@ func child(text string) error {
 		}
 		fmt.Println(string(b))
 	}
-	return stop(s)
+	return c.stop()
 }
 
 // childCommand runs what a test asks of the serving side.
-func childCommand(s *Server, c core, cmd, arg string) (any, error) {
+func childCommand(s *Server, c *testCore, cmd, arg string) (any, error) {
 	ctx := context.Background()
 	switch cmd {
 	case "stats":
@@ -102,7 +102,7 @@ func childCommand(s *Server, c core, cmd, arg string) (any, error) {
 	case "unmount":
 		return "ok", s.Unmount()
 	case "counts":
-		n, refs := c.(*memCore).counts()
+		n, refs := c.core.(*memCore).counts()
 		return [2]uint64{uint64(n), refs}, nil
 	case "tables":
 		s.fs.inodes.mu.Lock()
@@ -110,6 +110,9 @@ func childCommand(s *Server, c core, cmd, arg string) (any, error) {
 		return [2]int{s.fs.files.count(), len(s.fs.inodes.inodes)}, nil
 	case "write": // a change behind the kernel's back: write NAME TEXT, in the root
 		name, text, _ := strings.Cut(arg, " ")
+		if c.ws != nil {
+			return "ok", c.ws.WriteFile(ctx, name, []byte(text), 0644)
+		}
 		a, h, err := c.Create(ctx, 1, name, 0644, wsfs.Owner{}, wsfs.OpenOptions{Write: true, Truncate: true})
 		if err != nil {
 			return nil, err
@@ -121,8 +124,21 @@ func childCommand(s *Server, c core, cmd, arg string) (any, error) {
 		s.cache.InvalidateInode(a.Ino, 0, 0)
 		s.cache.InvalidateEntry(1, name)
 		return "ok", nil
+	case "refuse":
+		c.core.(*memCore).refuse.Store(arg == "on")
+		return "ok", nil
+	case "cold": // cold NAME: its pages go, and READs of it behave as the name says
+		a, err := c.Lookup(ctx, 1, arg)
+		if err == nil {
+			c.core.(*memCore).names[a.Ino] = arg
+			s.cache.InvalidateInode(a.Ino, 0, 0)
+		}
+		return "ok", err
 	case "rename": // rename OLD NEW, in the root, behind the kernel's back
 		from, to, _ := strings.Cut(arg, " ")
+		if c.ws != nil {
+			return "ok", c.ws.RenamePath(ctx, from, to)
+		}
 		err := c.Rename(ctx, 1, from, 1, to, 0)
 		s.cache.InvalidateEntry(1, from)
 		s.cache.InvalidateEntry(1, to)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // file of dir, whose size, blocks and times are the inode's: what the kernel writes there by itself is seen at once.
 type memCore struct {
 	dir    string
-	refuse bool // passthrough: give no backing file
+	refuse atomic.Bool         // passthrough: give no backing file
+	names  map[wsfs.Ino]string // set before use: inodes whose READs are slow, or never end
 
 	mu     sync.Mutex
 	inodes map[wsfs.Ino]*memInode // guarded by mu
@@ -44,7 +46,7 @@ type memEntry struct {
 }
 
 func newMemCore(dir string) *memCore {
-	m := &memCore{dir: dir, inodes: map[wsfs.Ino]*memInode{}, next: 2}
+	m := &memCore{dir: dir, inodes: map[wsfs.Ino]*memInode{}, next: 2, names: map[wsfs.Ino]string{}}
 	now := time.Now().UnixNano()
 	m.inodes[1] = &memInode{parent: 1, cookie: 2, attr: wsfs.Attr{Ino: 1, Mode: syscall.S_IFDIR | 0755, Nlink: 2, Atime: now, Mtime: now, Ctime: now, Btime: now}}
 	return m
@@ -434,7 +436,7 @@ func (m *memCore) OpenInode(_ context.Context, ino wsfs.Ino, o wsfs.OpenOptions)
 	}
 	n.opens++
 	h := &memHandle{core: m, n: n}
-	if o.Passthrough && !m.refuse {
+	if o.Passthrough && !m.refuse.Load() {
 		h.backing = n.file
 	}
 	return h, nil
@@ -557,7 +559,18 @@ type memHandle struct {
 func (h *memHandle) Ino() wsfs.Ino     { return h.n.attr.Ino }
 func (h *memHandle) Backing() *os.File { return h.backing }
 
-func (h *memHandle) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+func (h *memHandle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	switch h.core.names[h.n.attr.Ino] {
+	case "slow":
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	case "never":
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	n, err := h.n.file.ReadAt(p, off)
 	if err == io.EOF {
 		err = nil
