@@ -3,6 +3,7 @@ package blobs
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -198,15 +199,23 @@ func TestCacheSurvivesKill(t *testing.T) {
 		fillForever(t, dir)
 		return
 	}
+	r := newRand(t)
 	dir := t.TempDir()
 	total := 0
 	for round := range 4 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCacheSurvivesKill$")
 		cmd.Env = append(os.Environ(), "WSFS_TEST_CACHE="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(60+37*round) * time.Millisecond)
+		if _, err := io.ReadFull(out, make([]byte, 2+round)); err != nil { // so many packs are whole
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -246,6 +255,7 @@ func fillForever(t *testing.T, dir string) {
 	for start := time.Now(); time.Since(start) < 20*time.Second; {
 		p := NewPackID()
 		c.keep(p, killBody(p))
+		os.Stdout.Write([]byte{'.'})
 	}
 }
 

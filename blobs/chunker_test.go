@@ -52,7 +52,7 @@ func TestSplitBounds(t *testing.T) {
 		}
 	}
 	// Nothing to cut at: only the maximum ends a chunk.
-	for i, s := range split(t, c, make([]byte, 3*MaxChunk)) {
+	for i, s := range split(t, c, make([]byte, MaxChunk+MinChunk)) {
 		if s > MaxChunk {
 			t.Errorf("zeros: chunk %d has %d bytes", i, s)
 		}
@@ -63,7 +63,7 @@ func TestSplitBounds(t *testing.T) {
 func TestSplitFollowsContent(t *testing.T) {
 	r := newRand(t)
 	c := NewChunker(testPolynomial)
-	before := noise(r, 24<<20)
+	before := noise(r, 16<<20)
 	after := append(noise(r, 1000), before...)
 	ids := func(b []byte) map[ID]bool {
 		m := make(map[ID]bool)

@@ -107,6 +107,13 @@ func (s *mapStore) counts() (gets, puts int) {
 	return s.gets, s.puts
 }
 
+// body returns an object's bytes, nil if there is none.
+func (s *mapStore) body(key string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[key]
+}
+
 // change replaces an object's bytes behind everybody's back.
 func (s *mapStore) change(key string, f func([]byte) []byte) {
 	s.mu.Lock()

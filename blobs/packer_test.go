@@ -29,7 +29,7 @@ func TestPackerConcurrent(t *testing.T) {
 		if inside.Add(1) != 1 {
 			t.Error("two reports at once")
 		}
-		if store.objects[id.Key()] == nil {
+		if store.body(id.Key()) == nil {
 			t.Errorf("pack %s reported before it was stored", id)
 		}
 		if reported[id] != nil {
