@@ -385,7 +385,8 @@ func (w *Workspace) refresh(n *inode) bool {
 		w.log.Error("look at staging file", "ino", n.rec.Ino, "err", err)
 		return false
 	}
-	if st == f.stamp {
+	if st.same(f.stamp) {
+		f.stamp = st // blocks move when the disk gets round to them
 		return false
 	}
 	if st.mtime != f.stamp.mtime {

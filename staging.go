@@ -174,6 +174,12 @@ type stamp struct {
 	size, blocks, mtime, ctime int64
 }
 
+// same tells that nothing was written between two stamps.
+func (s stamp) same(o stamp) bool {
+	s.blocks, o.blocks = 0, 0
+	return s == o
+}
+
 func stampOf(f *os.File) (stamp, error) {
 	var st unix.Stat_t
 	var err error
