@@ -154,3 +154,9 @@ func TestClockSkew(t *testing.T) {
 		})
 	}
 }
+
+func TestAnswers(t *testing.T) {
+	blobtest.Answers(t, func(t *testing.T, address string) blobs.Store {
+		return open(t, "minio://"+address+"/wsfs-fake?tls=false", minio.Options{AccessKey: "a", SecretKey: "s"})
+	})
+}

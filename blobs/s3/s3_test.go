@@ -2,6 +2,11 @@ package s3_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,5 +157,86 @@ func TestClockSkew(t *testing.T) {
 				t.Errorf("skew %v, %v", skew, err)
 			}
 		})
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	blobtest.Answers(t, func(t *testing.T, address string) blobs.Store {
+		return open(t, "s3://wsfs-fake?endpoint=http://"+address, s3.Options{AccessKey: "a", SecretKey: "s"})
+	})
+}
+
+// TestSkewIsCorrected has a server an hour ahead that accepts what is signed by its own clock: the caller sees nothing.
+func TestSkewIsCorrected(t *testing.T) {
+	var refused, accepted atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := time.Now().Add(time.Hour)
+		w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+		signed, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+		if err != nil || now.Sub(signed).Abs() > 15*time.Minute {
+			refused.Add(1)
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `<Error><Code>RequestTimeTooSkewed</Code><Message>m</Message></Error>`)
+			return
+		}
+		accepted.Add(1)
+	}))
+	defer srv.Close()
+	s := open(t, "s3://wsfs-fake?endpoint="+srv.URL, s3.Options{AccessKey: "a", SecretKey: "s"})
+	for range 3 {
+		if err := s.PutIfAbsent(t.Context(), "k", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused.Load() != 1 || accepted.Load() != 3 {
+		t.Errorf("%d requests refused and %d accepted, want 1 and 3", refused.Load(), accepted.Load())
+	}
+}
+
+// TestR2 checks what an R2 URL makes of the requests, without R2: host, path style, region and no checksum headers.
+func TestR2(t *testing.T) {
+	const account = "0123456789abcdef0123456789abcdef"
+	var got *http.Request
+	s := open(t, "r2://"+account+"/bucket/pre?jurisdiction=eu", s3.Options{
+		AccessKey: "a", SecretKey: "s", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			got = r
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+		}),
+	})
+	if err := s.PutIfAbsent(t.Context(), "k", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "https://" + account + ".eu.r2.cloudflarestorage.com/bucket/pre/k"; got.URL.Scheme+"://"+got.URL.Host+got.URL.Path != want {
+		t.Errorf("request to %s, want %s", got.URL, want)
+	}
+	if auth := got.Header.Get("Authorization"); !strings.Contains(auth, "/auto/s3/aws4_request") {
+		t.Errorf("signed as %s, want region auto", auth)
+	}
+	for name := range got.Header {
+		if strings.Contains(strings.ToLower(name), "checksum") {
+			t.Errorf("the request carries %s", name)
+		}
+	}
+	if got.Header.Get("If-None-Match") != "*" {
+		t.Errorf("If-None-Match is %q", got.Header.Get("If-None-Match"))
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestNoRegion wants a clear word instead of a request to nowhere.
+func TestNoRegion(t *testing.T) {
+	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", t.TempDir())
+	loc, err := blobs.ParseURL("s3://bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s3.Open(t.Context(), loc, s3.Options{}); err == nil || !strings.Contains(err.Error(), "no region") {
+		t.Errorf("open of an AWS bucket without a region: %v", err)
 	}
 }
