@@ -57,6 +57,8 @@ type file struct {
 	writers  int  // of those, opened for writing
 	linkable bool // made by Tmpfile, may still be given a name
 	stamp    stamp
+	// unsaved: the record took something from the staging file that the journal does not have yet.
+	unsaved bool
 	settled  *syncer.SettledFile // what the last commit stored of the staging file as of its Stamp
 }
 
@@ -374,7 +376,7 @@ func (f *file) stampTimes() {
 }
 
 // refresh takes size and times of a file that a kernel writes by itself from its staging file; it tells whether anything
-// moved since the last look. w.mu is held.
+// moved that the journal does not have yet. w.mu is held.
 func (w *Workspace) refresh(n *inode) bool {
 	f := n.file
 	if f == nil || f.writers == 0 || f.stg == nil {
@@ -387,7 +389,7 @@ func (w *Workspace) refresh(n *inode) bool {
 	}
 	if st.same(f.stamp) {
 		f.stamp = st // blocks move when the disk gets round to them
-		return false
+		return f.unsaved
 	}
 	if st.mtime != f.stamp.mtime {
 		n.rec.Mtime = st.mtime
@@ -395,6 +397,7 @@ func (w *Workspace) refresh(n *inode) bool {
 	}
 	f.stamp = st
 	n.rec.Size, n.rec.Alloc, n.rec.Version = st.size, st.blocks, w.nextVersion()
+	f.unsaved = true
 	return true
 }
 

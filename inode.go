@@ -227,6 +227,9 @@ func (w *Workspace) begin() op { return op{w: w, muts: make([]metadata.Mutation,
 func (o *op) save(n *inode) {
 	o.muts = append(o.muts, metadata.Mutation{Key: metadata.InodeKey(n.rec.Ino), Value: metadata.AppendInode(nil, &n.rec)})
 	o.recount(n)
+	if n.file != nil {
+		n.file.unsaved = false
+	}
 }
 
 // recount brings the superblock's and the dirty counters up to the inode's record.
