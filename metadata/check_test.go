@@ -399,7 +399,7 @@ func TestBlocks(t *testing.T) {
 
 // TestCheckMemory: what Check keeps of a tree is about 40 bytes per inode.
 func TestCheckMemory(t *testing.T) {
-	const files = 200000
+	const files = 64000
 	tr := checkTree(t, files)
 	var before, after runtime.MemStats
 	runtime.GC()
