@@ -79,13 +79,16 @@ func Open(ctx context.Context, loc *blobs.Location, o Options) (*Store, error) {
 	return s, nil
 }
 
-// create makes the bucket; one that is already ours is no error.
+// create makes the bucket; one that is already there and lets us list it is no error. (rclone's server says
+// BucketAlreadyExists of one's own.)
 func (s *Store) create(ctx context.Context, region string) error {
 	err := s.do(ctx, "create bucket "+s.bucket, func(ctx context.Context) error {
 		return s.core.MakeBucket(ctx, s.bucket, minio.MakeBucketOptions{Region: region})
 	})
-	if fault(err).Code == "BucketAlreadyOwnedByYou" {
-		return nil
+	if code := fault(err).Code; code == "BucketAlreadyOwnedByYou" || code == "BucketAlreadyExists" {
+		if _, listErr := s.List(ctx, "", "", 1); listErr == nil {
+			return nil
+		}
 	}
 	return err
 }

@@ -116,8 +116,11 @@ func (s *Store) do(ctx context.Context, op, key string, try func(failed bool) er
 	end := s.o.Now().Add(s.o.Budget)
 	for tries := 1; ; tries++ {
 		err := try(tries > 1)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, blobs.ErrUnavailable) {
+		if err == nil || !errors.Is(err, blobs.ErrUnavailable) {
 			return err
+		}
+		if stop := ctx.Err(); stop != nil {
+			return ended(stop, err)
 		}
 		wait := s.delay(tries)
 		if tries >= s.o.Attempts || s.o.Now().Add(wait).After(end) {
@@ -125,9 +128,15 @@ func (s *Store) do(ctx context.Context, op, key string, try func(failed bool) er
 		}
 		s.o.OnRetry(op, key, tries, err, wait)
 		if stop := s.o.Sleep(ctx, wait); stop != nil {
-			return fmt.Errorf("%w while waiting to repeat: %w", stop, err)
+			return ended(stop, err)
 		}
 	}
+}
+
+// ended is the error of a call whose context ended: it matches only that, so that nobody takes the caller's own
+// decision for an outage. What the last try said is in the text.
+func ended(stop, last error) error {
+	return fmt.Errorf("%w before it could be repeated (%v)", stop, last)
 }
 
 // Get implements blobs.Store.

@@ -12,7 +12,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -100,7 +99,8 @@ func (s *Store) configure(so *s3.Options, loc *blobs.Location, transport http.Ro
 	so.DisableLogOutputChecksumValidationSkipped = true
 }
 
-// create makes the bucket; one that is already ours is no error.
+// create makes the bucket; one that is already there and lets us list it is no error. (rclone's server says
+// BucketAlreadyExists of one's own.)
 func (s *Store) create(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &s.bucket}
 	if region := s.client.Options().Region; s.client.Options().BaseEndpoint == nil && region != "us-east-1" {
@@ -110,9 +110,10 @@ func (s *Store) create(ctx context.Context) error {
 		_, err := s.client.CreateBucket(ctx, in)
 		return err
 	})
-	var mine *types.BucketAlreadyOwnedByYou
-	if errors.As(err, &mine) {
-		return nil
+	if code := fault(err).Code; code == "BucketAlreadyOwnedByYou" || code == "BucketAlreadyExists" {
+		if _, listErr := s.List(ctx, "", "", 1); listErr == nil {
+			return nil
+		}
 	}
 	return err
 }
