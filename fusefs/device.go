@@ -18,17 +18,17 @@ const (
 )
 
 // checkDevice tells clearly why FUSE cannot work here at all.
-func checkDevice() error {
-	fd, err := unix.Open(devFuse, unix.O_RDWR|unix.O_CLOEXEC, 0)
+func checkDevice(path string) error {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
 	case err == nil:
 		return unix.Close(fd)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("%s: %w: this kernel or container has no FUSE (load the module fuse, or give the container the device)", devFuse, err)
+		return fmt.Errorf("%s: %w: this kernel or container has no FUSE (load the module fuse, or give the container the device)", path, err)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s: %w: this process may not use FUSE (a container needs the device in its cgroup)", devFuse, err)
+		return fmt.Errorf("%s: %w: this process may not use FUSE (a container needs the device in its cgroup)", path, err)
 	}
-	return fmt.Errorf("%s: %w", devFuse, err)
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // mountDirect opens /dev/fuse and mounts it on dir by mount(2). The descriptor is closed on exec: a child that inherited it
@@ -38,8 +38,10 @@ func mountDirect(dir string, o Options, maxRead int) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", devFuse, err)
 	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d",
-		fd, os.Geteuid(), os.Getegid(), maxRead)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,max_read=%d", fd, os.Geteuid(), os.Getegid(), maxRead)
+	if !o.NoPermissions {
+		options += ",default_permissions"
+	}
 	if o.AllowOther {
 		options += ",allow_other"
 	}
@@ -66,7 +68,7 @@ func mountOptions(o Options, passthrough bool) *fuse.MountOptions {
 		AllowOther: o.AllowOther,
 		FsName:     o.FSName,
 		Name:       "wsfs",
-		Options:    []string{"default_permissions"},
+		Options:    []string{"default_permissions"}, // of fusermount3, which NoPermissions does not go with
 
 		MaxBackground:            128,
 		CongestionThreshold:      96,

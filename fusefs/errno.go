@@ -12,9 +12,13 @@ import (
 // errnoOf is the one place where an error becomes a number for the kernel. known is false where the error carried none
 // and became EIO: somebody should read its text in the log.
 func errnoOf(err error) (no syscall.Errno, known bool) {
-	if no, ok := err.(syscall.Errno); ok { // nearly always, and without reflection
+	if no, ok := err.(syscall.Errno); ok { // nearly always, and without allocation
 		return no, true
 	}
+	return wrappedErrno(err)
+}
+
+func wrappedErrno(err error) (no syscall.Errno, known bool) {
 	switch {
 	case errors.As(err, &no):
 		return no, true

@@ -32,10 +32,12 @@ type childConfig struct {
 	Passthrough Passthrough
 	ReadOnly    bool
 	NoXattrs    bool
-	Refuse      bool // the core gives no backing files
-	Dir         string
-	Cache       string
-	Short       bool // time out entries and attributes at once
+	// NoPermissions leaves allow_other out, unless AllowOther is set.
+	NoPermissions, AllowOther bool
+	Refuse                    bool // the core gives no backing files
+	Dir                       string
+	Cache                     string
+	Short                     bool // time out entries and attributes at once
 }
 
 func TestMain(m *testing.M) {
@@ -59,7 +61,8 @@ func child(text string) error {
 		return err
 	}
 	level := slog.LevelWarn
-	o := Options{ReadOnly: cfg.ReadOnly, NoXattrs: cfg.NoXattrs, AllowOther: true, Passthrough: cfg.Passthrough, CacheDir: cfg.Cache,
+	o := Options{ReadOnly: cfg.ReadOnly, NoXattrs: cfg.NoXattrs, NoPermissions: cfg.NoPermissions,
+		AllowOther: !cfg.NoPermissions || cfg.AllowOther, Passthrough: cfg.Passthrough, CacheDir: cfg.Cache,
 		Debug: os.Getenv("FUSEFS_DEBUG") != "", FSName: "test#ws"}
 	if o.Debug {
 		level = slog.LevelDebug
@@ -130,7 +133,7 @@ func childCommand(s *Server, c *testCore, cmd, arg string) (any, error) {
 	case "cold": // cold NAME: its pages go, and READs of it behave as the name says
 		a, err := c.Lookup(ctx, 1, arg)
 		if err == nil {
-			c.core.(*memCore).names[a.Ino] = arg
+			c.core.(*memCore).names.Store(a.Ino, arg)
 			s.cache.InvalidateInode(a.Ino, 0, 0)
 		}
 		return "ok", err

@@ -19,8 +19,8 @@ import (
 // file of dir, whose size, blocks and times are the inode's: what the kernel writes there by itself is seen at once.
 type memCore struct {
 	dir    string
-	refuse atomic.Bool         // passthrough: give no backing file
-	names  map[wsfs.Ino]string // set before use: inodes whose READs are slow, or never end
+	refuse atomic.Bool // passthrough: give no backing file
+	names  sync.Map    // wsfs.Ino -> string: inodes whose READs are slow, or never end
 
 	mu     sync.Mutex
 	inodes map[wsfs.Ino]*memInode // guarded by mu
@@ -37,6 +37,7 @@ type memInode struct {
 	file    *os.File
 	refs    uint64 // kernel references
 	opens   int
+	backed  int // opens that gave the kernel the file: while there are any, all do
 }
 
 type memEntry struct {
@@ -46,7 +47,7 @@ type memEntry struct {
 }
 
 func newMemCore(dir string) *memCore {
-	m := &memCore{dir: dir, inodes: map[wsfs.Ino]*memInode{}, next: 2, names: map[wsfs.Ino]string{}}
+	m := &memCore{dir: dir, inodes: map[wsfs.Ino]*memInode{}, next: 2}
 	now := time.Now().UnixNano()
 	m.inodes[1] = &memInode{parent: 1, cookie: 2, attr: wsfs.Attr{Ino: 1, Mode: syscall.S_IFDIR | 0755, Nlink: 2, Atime: now, Mtime: now, Ctime: now, Btime: now}}
 	return m
@@ -398,6 +399,10 @@ func (m *memCore) Create(ctx context.Context, parent wsfs.Ino, name string, mode
 		return a, nil, err
 	}
 	h, err := m.OpenInode(ctx, a.Ino, o)
+	if err != nil {
+		return a, nil, err
+	}
+	a, err = m.GetAttr(ctx, a.Ino) // O_TRUNC moved its times
 	return a, h, err
 }
 
@@ -436,8 +441,9 @@ func (m *memCore) OpenInode(_ context.Context, ino wsfs.Ino, o wsfs.OpenOptions)
 	}
 	n.opens++
 	h := &memHandle{core: m, n: n}
-	if o.Passthrough && !m.refuse.Load() {
+	if o.Passthrough && (n.backed > 0 || !m.refuse.Load()) {
 		h.backing = n.file
+		n.backed++
 	}
 	return h, nil
 }
@@ -560,7 +566,7 @@ func (h *memHandle) Ino() wsfs.Ino     { return h.n.attr.Ino }
 func (h *memHandle) Backing() *os.File { return h.backing }
 
 func (h *memHandle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
-	switch h.core.names[h.n.attr.Ino] {
+	switch name, _ := h.core.names.Load(h.n.attr.Ino); name {
 	case "slow":
 		select {
 		case <-ctx.Done():
@@ -596,6 +602,9 @@ func (h *memHandle) Close() error {
 	h.core.mu.Lock()
 	defer h.core.mu.Unlock()
 	h.n.opens--
+	if h.backing != nil {
+		h.n.backed--
+	}
 	h.core.reap(h.n)
 	return nil
 }

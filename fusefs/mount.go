@@ -32,7 +32,7 @@ func mount(c core, dir string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDevice(); err != nil {
+	if err := checkDevice(devFuse); err != nil {
 		return nil, err
 	}
 	if o.Passthrough == PassthroughOff {

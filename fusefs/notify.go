@@ -53,7 +53,13 @@ func (k *kernelCache) InvalidateInode(ino wsfs.Ino, off, n int64) {
 
 // InvalidateEntry drops the cached name (or its cached absence), and the cached listing of its directory.
 func (k *kernelCache) InvalidateEntry(parent wsfs.Ino, name string) {
-	k.tell("entry", func() fuse.Status { return k.kernel.EntryNotify(uint64(parent), name) })
+	k.tell("entry", func() fuse.Status {
+		status := k.kernel.EntryNotify(uint64(parent), name)
+		if status == fuse.ENOENT { // it did not know the name, and then keeps a listing that may lack it
+			status = k.kernel.InodeNotify(uint64(parent), 0, 0)
+		}
+		return status
+	})
 }
 
 func (k *kernelCache) tell(what string, notify func() fuse.Status) {

@@ -532,6 +532,28 @@ func TestMmapShared(t *testing.T) {
 	})
 }
 
+// TestMmapTimes: a change through a mapping moves mtime, at the latest when the mapping is gone and the file closed.
+func TestMmapTimes(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *served) {
+		must(t, os.WriteFile(s.path("f"), make([]byte, 1<<20), 0644))
+		s.noneOpen()
+		old := time.Unix(1000, 5)
+		must(t, os.Chtimes(s.path("f"), old, old))
+		f, err := os.OpenFile(s.path("f"), os.O_RDWR, 0)
+		must(t, err)
+		m, err := unix.Mmap(int(f.Fd()), 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		must(t, err)
+		copy(m[5000:], "by memory")
+		must(t, unix.Msync(m, unix.MS_SYNC))
+		must(t, unix.Munmap(m))
+		must(t, f.Close())
+		s.noneOpen()
+		if st := lstat(t, s.path("f")); st.Mtim.Nano() == old.UnixNano() {
+			t.Errorf("mtime still %v", st.Mtim)
+		}
+	})
+}
+
 func TestTextBusy(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *served) {
 		sleep, err := os.ReadFile("/bin/sleep")

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -47,10 +48,13 @@ func (p Passthrough) Type() string { return "auto|on|off" }
 
 // Options say how to mount. The zero value is a good choice.
 type Options struct {
-	ReadOnly    bool // mount ro
-	AllowOther  bool // let users other than the mounting one in; the kernel checks permissions either way
-	NoXattrs    bool // answer every request for extended attributes with ENOSYS, so the kernel stops asking
-	Passthrough Passthrough
+	ReadOnly   bool // mount ro
+	AllowOther bool // let users other than the mounting one in; the kernel checks permissions either way
+	// NoPermissions has the kernel check no permissions, which saves a GETATTR of the directory after every change in it.
+	// Only for a mount by root without AllowOther: who gets in may do everything anyway.
+	NoPermissions bool
+	NoXattrs      bool // answer every request for extended attributes with ENOSYS, so the kernel stops asking
+	Passthrough   Passthrough
 	// CacheDir is where staging files live; it is probed for passthrough. Empty: the directory for temporary files.
 	CacheDir string
 	// EntryTimeout and AttrTimeout are how long the kernel believes names and attributes, 0: a day. They may be long,
@@ -68,6 +72,9 @@ func (o *Options) check(dir string) (string, error) {
 	}
 	if o.Passthrough < PassthroughAuto || o.Passthrough > PassthroughOff {
 		return "", fmt.Errorf("mount options: %v", o.Passthrough)
+	}
+	if o.NoPermissions && (o.AllowOther || os.Geteuid() != 0) {
+		return "", errors.New("mount options: NoPermissions is for mounts of root without AllowOther")
 	}
 	if o.EntryTimeout == 0 {
 		o.EntryTimeout = 24 * time.Hour

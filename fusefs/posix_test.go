@@ -11,6 +11,11 @@ import (
 func TestPosix(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *served) {
 		for name, fn := range posixtest.All {
+			if name == "FcntlFlockLocksFile" {
+				// It wants two descriptors of one process to exclude each other by fcntl locks, which belong to
+				// the process: it fails on every local file system, and locks are the kernel's own here.
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				dir := s.path(name)
 				if err := os.Mkdir(dir, 0755); err != nil {
