@@ -150,7 +150,7 @@ func (s *server) mkdir(w http.ResponseWriter, r *http.Request, q query) error {
 
 func (s *server) remove(w http.ResponseWriter, r *http.Request, q query) error {
 	ctx, p := r.Context(), q.path("path")
-	if p == "/" {
+	if p == "/" && q.bool("recursive") {
 		return pathError("rm", p, syscall.EBUSY)
 	}
 	a, err := s.w.Lstat(ctx, p)

@@ -272,7 +272,8 @@ func (k *kernel) InvalidateInode(ino wsfs.Ino, _, _ int64) {
 func TestPutTellsTheKernel(t *testing.T) {
 	k := &kernel{entries: make(map[string]int), inodes: make(map[wsfs.Ino]int)}
 	w := open(t)
-	c := api.InProcess(api.NewHandler(w, api.Options{Kernel: k}))
+	w.SetKernel(k)
+	c := api.InProcess(api.NewHandler(w, api.Options{Mount: api.Mount{Dir: "/m"}}))
 	ctx := t.Context()
 	if err := w.WriteFile(ctx, "/old", []byte("x"), 0o644); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,7 @@ import (
 
 // Options is what a handler needs besides the workspace.
 type Options struct {
-	// Kernel is told about changes made here, where the workspace is mounted; nil without a mount.
-	Kernel wsfs.Kernel
-	// Mount describes the mount for status; the zero value without one.
+	// Mount describes the mount, whose kernel is then told about every change; the zero value without one.
 	Mount Mount
 	// Classify gives errors that carry no errno one of the Code constants; "" where it does not know.
 	Classify func(error) string

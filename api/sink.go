@@ -26,6 +26,7 @@ type sink struct {
 type openDir struct {
 	name string
 	ino  wsfs.Ino
+	path string
 	node *Node // attributes to set when it is left; nil where the stream did not bring any
 }
 
@@ -44,11 +45,15 @@ func (s *server) newSink(ctx context.Context, root string) (*sink, error) {
 
 // put writes one node; content is called for a regular file that was created.
 func (t *sink) put(ctx context.Context, n *Node, content writeContent) error {
+	p := path.Join(t.root, string(n.Path))
 	parent, name, err := t.place(ctx, string(n.Path))
 	if err == nil {
 		err = t.make(ctx, parent, name, n, content)
 	}
-	return pathError("put", path.Join(t.root, string(n.Path)), err)
+	if err == nil {
+		err = t.tell(ctx, p)
+	}
+	return pathError("put", p, err)
 }
 
 // place returns the directory a node goes to and its name there. The workspace's root is (RootIno, ".").
@@ -82,7 +87,7 @@ func (t *sink) place(ctx context.Context, rel string) (wsfs.Ino, string, error) 
 		if !a.IsDir() {
 			return 0, "", syscall.ENOTDIR
 		}
-		t.dirs = append(t.dirs, openDir{name: part, ino: a.Ino})
+		t.dirs = append(t.dirs, openDir{name: part, ino: a.Ino, path: path.Join(t.dirs[len(t.dirs)-1].path, part)})
 	}
 	return t.dirs[len(t.dirs)-1].ino, name, nil
 }
@@ -99,7 +104,7 @@ func (t *sink) enterRoot(ctx context.Context) error {
 	if !a.IsDir() {
 		return syscall.ENOTDIR
 	}
-	t.dirs = append(t.dirs, openDir{ino: a.Ino})
+	t.dirs = append(t.dirs, openDir{ino: a.Ino, path: t.root})
 	return nil
 }
 
@@ -112,6 +117,9 @@ func (t *sink) leave(ctx context.Context, keep int) error {
 			continue
 		}
 		if err := t.attributes(ctx, d.ino, d.node); err != nil {
+			return err
+		}
+		if err := t.tell(ctx, d.path); err != nil {
 			return err
 		}
 	}
@@ -150,8 +158,6 @@ func (t *sink) make(ctx context.Context, parent wsfs.Ino, name string, n *Node, 
 	if err := t.s.w.Rename(ctx, parent, tmp, parent, name, 0); err != nil {
 		return errors.Join(err, t.s.w.Unlink(ctx, parent, tmp))
 	}
-	t.changed(parent, tmp)
-	t.changed(parent, name)
 	// A rename of two links to one inode does nothing, by POSIX: then the old name is right already.
 	if err := t.s.w.Unlink(ctx, parent, tmp); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return err
@@ -164,7 +170,6 @@ func (t *sink) directory(ctx context.Context, parent wsfs.Ino, name string, n *N
 	a, err := t.s.w.Lookup(ctx, parent, name)
 	if errors.Is(err, syscall.ENOENT) {
 		a, err = t.s.w.Mkdir(ctx, parent, name, n.Mode&07777, wsfs.Owner{UID: n.UID, GID: n.GID})
-		t.changed(parent, name)
 	}
 	if err != nil {
 		return err
@@ -181,7 +186,7 @@ func (t *sink) directory(ctx context.Context, parent wsfs.Ino, name string, n *N
 	if len(n.Path) == 0 {
 		name = ""
 	}
-	t.dirs = append(t.dirs, openDir{name: name, ino: a.Ino, node: n})
+	t.dirs = append(t.dirs, openDir{name: name, ino: a.Ino, path: path.Join(t.root, string(n.Path)), node: n})
 	return nil
 }
 
@@ -203,7 +208,6 @@ func (t *sink) create(ctx context.Context, parent wsfs.Ino, name string, n *Node
 	if err != nil {
 		return err
 	}
-	t.changed(parent, name)
 	return t.attributes(ctx, a.Ino, n)
 }
 
@@ -212,7 +216,6 @@ func (t *sink) file(ctx context.Context, parent wsfs.Ino, name string, n *Node, 
 	if err != nil {
 		return err
 	}
-	t.changed(parent, name)
 	size, err := content(ctx, h)
 	if err == nil {
 		// Also where the size is right already: the attributes are one op either way.
@@ -222,8 +225,11 @@ func (t *sink) file(ctx context.Context, parent wsfs.Ino, name string, n *Node, 
 		err = cerr
 	}
 	if err != nil {
-		t.changed(parent, name)
-		return errors.Join(err, t.s.w.Unlink(context.WithoutCancel(ctx), parent, name))
+		p := path.Join(t.root, path.Dir(string(n.Path)), name)
+		if len(n.Path) == 0 {
+			p = path.Join(path.Dir(t.root), name)
+		}
+		return errors.Join(err, t.s.w.Remove(context.WithoutCancel(ctx), p))
 	}
 	return nil
 }
@@ -234,14 +240,8 @@ func (t *sink) link(ctx context.Context, parent wsfs.Ino, name string, n *Node) 
 	if err != nil {
 		return err
 	}
-	if _, err := t.s.w.Link(ctx, first.Ino, parent, name); err != nil {
-		return err
-	}
-	t.changed(parent, name)
-	if t.s.o.Kernel != nil {
-		t.s.o.Kernel.InvalidateInode(first.Ino, -1, 0) // its link count
-	}
-	return nil
+	_, err = t.s.w.Link(ctx, first.Ino, parent, name)
+	return err
 }
 
 func (t *sink) attributes(ctx context.Context, ino wsfs.Ino, n *Node) error {
@@ -263,18 +263,22 @@ func (t *sink) setAttr(ctx context.Context, ino wsfs.Ino, n *Node, mask wsfs.Set
 	if set.Atime == 0 {
 		set.Atime = n.Mtime
 	}
-	if _, err := t.s.w.SetAttr(ctx, ino, set); err != nil {
-		return err
-	}
-	if t.s.o.Kernel != nil {
-		t.s.o.Kernel.InvalidateInode(ino, 0, 0)
-	}
-	return nil
+	_, err := t.s.w.SetAttr(ctx, ino, set)
+	return err
 }
 
-// changed tells the kernel that a name means something else now.
-func (t *sink) changed(parent wsfs.Ino, name string) {
-	if t.s.o.Kernel != nil {
-		t.s.o.Kernel.InvalidateEntry(parent, name)
+// tell makes a kernel that has the workspace mounted forget what it knows of a path: its name (or its absence), its
+// attributes, its directory's listing. A rename of a path onto itself changes nothing and does exactly that.
+func (t *sink) tell(ctx context.Context, p string) error {
+	switch {
+	case t.s.o.Mount.Dir == "":
+		return nil
+	case p == "/":
+		a, err := t.s.w.Stat(ctx, p)
+		if err == nil {
+			err = t.s.w.Lchtimes(ctx, p, a.Atime, a.Mtime)
+		}
+		return err
 	}
+	return t.s.w.RenamePath(ctx, p, p)
 }

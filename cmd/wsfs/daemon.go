@@ -188,18 +188,9 @@ func (d *mountd) openDoor() (err error) {
 func (d *mountd) apiOptions() api.Options {
 	o := api.Options{Classify: cli.Classify, Stop: d.stopRequest, Version: cli.Version(), Log: d.log}
 	if d.mount != nil {
-		o.Kernel = kernelOf(d.mount)
 		o.Mount = api.Mount{Dir: d.s.Dir, ReadOnly: d.opened.ReadOnly(), Passthrough: d.passthrough(), Options: d.s.summary()}
 	}
 	return o
-}
-
-// kernelOf is what invalidates a mount's caches, where the front end can be asked for it.
-func kernelOf(m any) wsfs.Kernel {
-	if k, ok := m.(interface{ Kernel() wsfs.Kernel }); ok {
-		return k.Kernel()
-	}
-	return nil
 }
 
 // summary shows the settings that matter for a mount as mount options.

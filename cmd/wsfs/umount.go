@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"wsfs/api"
 	"wsfs/internal/cli"
@@ -126,8 +124,7 @@ func umountDead(arg string) error {
 	if at == nil || at.Type != cli.MountType {
 		return cli.NotFoundf("%s is not a mount point of wsfs", arg)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); !errors.Is(err, syscall.ENOTCONN) {
+	if !cli.Dead(dir) {
 		return cli.NotFoundf("%s is mounted, but its daemon is not registered here; it belongs to another user, or WSFS_RUNTIME_DIR differs", arg)
 	}
 	if err := cli.Detach(dir); err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,8 +96,7 @@ func PrepareMountPoint(dir string, log *slog.Logger) (string, error) {
 		if at == nil || at.Type != MountType {
 			break
 		}
-		var st unix.Stat_t
-		if err := unix.Stat(abs, &st); !errors.Is(err, syscall.ENOTCONN) {
+		if !Dead(abs) {
 			return "", InUsef("mount point %s: %s is mounted there already; unmount it with: wsfs umount %s", dir, at.Source, abs)
 		}
 		log.Warn("repairing a dead mount point: its daemon is gone", "dir", abs, "source", at.Source)
@@ -116,9 +116,25 @@ func PrepareMountPoint(dir string, log *slog.Logger) (string, error) {
 		return "", fmt.Errorf("mount point: %w", err)
 	}
 	if len(names) > 0 {
-		return "", Usagef("mount point %s is not empty (it holds %q); use an empty directory", dir, names[0].Name())
+		return "", InUsef("mount point %s is not empty (it holds %q); use an empty directory", dir, names[0].Name())
 	}
 	return abs, nil
+}
+
+// Dead tells whether the daemon of a mount of ours is gone. It asks for the file system's state, which no kernel answers
+// from a cache; a daemon that does not answer within two seconds is alive.
+func Dead(dir string) bool {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Statfs_t
+		answer <- unix.Statfs(dir, &st)
+	}()
+	select {
+	case err := <-answer:
+		return errors.Is(err, syscall.ENOTCONN)
+	case <-time.After(2 * time.Second):
+		return false
+	}
 }
 
 // realDir resolves links in all but the last component, which may be a dead mount that cannot be looked at.
@@ -131,7 +147,7 @@ func realDir(dir string) (string, error) {
 	switch {
 	case err == nil:
 		return real, nil
-	case errors.Is(err, syscall.ENOTCONN):
+	case errors.Is(err, syscall.ENOTCONN): // a dead mount
 		parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 		if err != nil {
 			return "", fmt.Errorf("mount point: %w", err)
