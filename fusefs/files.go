@@ -13,6 +13,7 @@ type openFile struct {
 	h       handle
 	ino     wsfs.Ino
 	inode   *openInode
+	writer  bool
 	creator uint32       // pid that created the file with this handle, 0: it existed
 	end     atomic.Int64 // highest offset written by WRITE, for the size prediction
 }

@@ -65,7 +65,7 @@ func (f *fileSystem) String() string { return "wsfs" }
 // OnUnmount closes what the kernel never released: after an abort no RELEASE comes.
 func (f *fileSystem) OnUnmount() {
 	for _, file := range f.files.drain() {
-		f.unsettle(file.ino, file.inode)
+		f.unsettle(file)
 		if err := file.h.Close(); err != nil {
 			f.log.Error("close a file left open at unmount", "inode", file.ino, "err", err)
 		}
@@ -85,12 +85,26 @@ func (f *fileSystem) fillEntry(out *fuse.EntryOut, a *wsfs.Attr) {
 	out.NodeId, out.Generation = uint64(a.Ino), 1
 	out.EntryValid, out.EntryValidNsec = f.entrySec, f.entryNsec
 	out.AttrValid, out.AttrValidNsec = f.attrSec, f.attrNsec
+	f.tell(a)
 	fillAttr(&out.Attr, a)
 }
 
 func (f *fileSystem) fillAttrOut(out *fuse.AttrOut, a *wsfs.Attr) {
 	out.AttrValid, out.AttrValidNsec = f.attrSec, f.attrNsec
+	f.tell(a)
 	fillAttr(&out.Attr, a)
+}
+
+// tell remembers what the kernel is being told of an inode it may write behind our back; it returns whether that is one.
+func (f *fileSystem) tell(a *wsfs.Attr) (live bool) {
+	if !f.passthrough || !a.IsRegular() {
+		return false
+	}
+	oi := f.inodes.look(a.Ino)
+	if oi != nil {
+		oi.told.Store(a.Mtime)
+	}
+	return oi != nil
 }
 
 func fillAttr(out *fuse.Attr, a *wsfs.Attr) {

@@ -10,6 +10,9 @@ import (
 	"wsfs"
 )
 
+// liveAttrSec is how long the kernel believes the attributes of a file it may itself change through a mapping, seconds.
+const liveAttrSec = 1
+
 // GetAttr answers GETATTR. It must succeed for any inode the kernel refers to, linked or not.
 func (f *fileSystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	return f.do(cancel, &in.InHeader, func(ctx context.Context) error {
@@ -17,7 +20,10 @@ func (f *fileSystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fu
 		if err != nil {
 			return gone(err)
 		}
-		f.fillAttrOut(out, &a)
+		if out.AttrValid, out.AttrValidNsec = f.attrSec, f.attrNsec; f.tell(&a) {
+			out.AttrValid, out.AttrValidNsec = min(f.attrSec, liveAttrSec), 0
+		}
+		fillAttr(&out.Attr, &a)
 		return nil
 	})
 }
@@ -30,6 +36,9 @@ func (f *fileSystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.S
 			return gone(err)
 		}
 		out.AttrValid, out.AttrValidNsec = f.attrSec, f.attrNsec
+		if f.tell(&a) {
+			out.AttrValid, out.AttrValidNsec = min(f.attrSec, liveAttrSec), 0
+		}
 		fillStatx(&out.Statx, &a)
 		return nil
 	})

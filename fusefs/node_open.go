@@ -46,7 +46,7 @@ func (f *fileSystem) open(ctx context.Context, ino wsfs.Ino, o wsfs.OpenOptions,
 	oi := f.inodes.acquire(ino)
 	h, err := f.openLocked(ctx, ino, oi, o)
 	if err == nil {
-		if err = f.settle(oi, h, out); err != nil {
+		if err = f.settle(oi, h, o.Write, out); err != nil {
 			f.closeUnused(h)
 		}
 	}
@@ -55,7 +55,7 @@ func (f *fileSystem) open(ctx context.Context, ino wsfs.Ino, o wsfs.OpenOptions,
 		f.inodes.drop(ino, oi)
 		return nil, err
 	}
-	return &openFile{h: h, ino: ino, inode: oi}, nil
+	return &openFile{h: h, ino: ino, inode: oi, writer: o.Write}, nil
 }
 
 // openLocked asks the core for a handle that fits the io mode of oi, whose lock is held.
@@ -125,7 +125,7 @@ func (f *fileSystem) adopt(ctx context.Context, ino wsfs.Ino, h handle, o wsfs.O
 		h, err = f.openLocked(ctx, ino, oi, o)
 	}
 	if err == nil {
-		if err = f.settle(oi, h, out); err != nil {
+		if err = f.settle(oi, h, o.Write, out); err != nil {
 			f.closeUnused(h)
 		}
 	}
@@ -134,7 +134,7 @@ func (f *fileSystem) adopt(ctx context.Context, ino wsfs.Ino, h handle, o wsfs.O
 		f.inodes.drop(ino, oi)
 		return nil, err
 	}
-	return &openFile{h: h, ino: ino, inode: oi}, nil
+	return &openFile{h: h, ino: ino, inode: oi, writer: o.Write}, nil
 }
 
 func (f *fileSystem) closeUnused(h handle) {
@@ -158,7 +158,7 @@ func (f *fileSystem) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 }
 
 func (f *fileSystem) release(file *openFile) {
-	f.unsettle(file.ino, file.inode)
+	f.unsettle(file)
 	if err := file.h.Close(); err != nil {
 		f.log.Error("close", "inode", file.ino, "err", err)
 	}

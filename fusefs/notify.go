@@ -62,6 +62,15 @@ func (k *kernelCache) InvalidateEntry(parent wsfs.Ino, name string) {
 	})
 }
 
+// forgetAttr drops the kernel's attributes of ino, from within a request that nobody waits for.
+func (f *fileSystem) forgetAttr(ino wsfs.Ino) {
+	switch status := f.kernel.InodeNotify(uint64(ino), -1, 0); status {
+	case fuse.OK, fuse.ENOENT, fuse.ENODEV, fuse.EBADF, fuse.Status(syscall.ENOTCONN):
+	default:
+		f.log.Error("kernel keeps old attributes", "inode", ino, "err", syscall.Errno(status))
+	}
+}
+
 func (k *kernelCache) tell(what string, notify func() fuse.Status) {
 	done := make(chan struct{})
 	go func() {

@@ -1,9 +1,11 @@
 package fusefs
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -28,6 +30,10 @@ import (
 // The lock of the inode is held from before the core is asked until the mode is settled, so two parallel first opens
 // agree. Leaving page cache behind is no danger: a passthrough open never carries FOPEN_KEEP_CACHE, so the kernel drops the
 // pages it had cached for the inode, and while it is open in passthrough none are made.
+//
+// Times: after a write(2) the kernel asks for attributes again, but a change through a mapping moves mtime and nobody tells
+// it. So a GETATTR of an inode with passthrough writers is believed for a second only, and when the last of them is gone and
+// mtime is not what the kernel was told last, its attributes are dropped.
 
 // ioMode is how the content of an open inode travels.
 type ioMode uint8
@@ -46,6 +52,9 @@ type openInode struct {
 	mode      ioMode // guarded by mu
 	opens     int    // guarded by mu
 	backingID int32  // guarded by mu; of the kernel, while mode is ioPassthrough
+
+	writers atomic.Int32 // opens for writing, while mode is ioPassthrough
+	told    atomic.Int64 // mtime in the last answer the kernel got, ns; of use while there are writers
 }
 
 // inodeTable holds the inodes that are open.
@@ -71,6 +80,16 @@ func (t *inodeTable) acquire(ino wsfs.Ino) *openInode {
 	return oi
 }
 
+// look returns the entry of ino if it is open in passthrough for writing, else nil.
+func (t *inodeTable) look(ino wsfs.Ino) *openInode {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if oi := t.inodes[ino]; oi != nil && oi.writers.Load() > 0 {
+		return oi
+	}
+	return nil
+}
+
 // drop gives back an acquire; the lock of oi must not be held by the caller.
 func (t *inodeTable) drop(ino wsfs.Ino, oi *openInode) {
 	t.mu.Lock()
@@ -82,7 +101,7 @@ func (t *inodeTable) drop(ino wsfs.Ino, oi *openInode) {
 
 // settle counts one more open of oi, whose lock is held, and fills in what the kernel is told. It fails with EIO where the
 // inode is open in passthrough and the core gave a handle without a file: the kernel would refuse it too.
-func (f *fileSystem) settle(oi *openInode, h handle, out *fuse.OpenOut) error {
+func (f *fileSystem) settle(oi *openInode, h handle, write bool, out *fuse.OpenOut) error {
 	if oi.mode == ioNone {
 		oi.mode = ioCached
 		if file := h.Backing(); file != nil && f.passthrough {
@@ -99,6 +118,9 @@ func (f *fileSystem) settle(oi *openInode, h handle, out *fuse.OpenOut) error {
 	// FOPEN_NOFLUSH: without it every close(2) is a round trip. It has no effect in write-back mode, where FLUSH is
 	// answered ENOSYS instead.
 	if oi.mode == ioPassthrough {
+		if write && oi.writers.Add(1) == 1 {
+			oi.told.Store(f.modTime(h.Ino()))
+		}
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		out.BackingID = oi.backingID
 		f.passthroughOpens.Add(1)
@@ -109,9 +131,14 @@ func (f *fileSystem) settle(oi *openInode, h handle, out *fuse.OpenOut) error {
 	return nil
 }
 
-// unsettle takes back one open.
-func (f *fileSystem) unsettle(ino wsfs.Ino, oi *openInode) {
+// unsettle takes back the open of file, whose handle is still open.
+func (f *fileSystem) unsettle(file *openFile) {
+	ino, oi := file.ino, file.inode
 	oi.mu.Lock()
+	stale := false
+	if oi.mode == ioPassthrough && file.writer && oi.writers.Add(-1) == 0 {
+		stale = oi.told.Load() != f.modTime(ino)
+	}
 	oi.opens--
 	if oi.opens == 0 {
 		if oi.mode == ioPassthrough {
@@ -123,6 +150,18 @@ func (f *fileSystem) unsettle(ino wsfs.Ino, oi *openInode) {
 	}
 	oi.mu.Unlock()
 	f.inodes.drop(ino, oi)
+	if stale {
+		f.forgetAttr(ino)
+	}
+}
+
+// modTime returns the mtime of an open inode in ns, 0 if it cannot be had.
+func (f *fileSystem) modTime(ino wsfs.Ino) int64 {
+	a, err := f.core.GetAttr(context.Background(), ino)
+	if err != nil {
+		return 0
+	}
+	return a.Mtime
 }
 
 // registerBacking makes file known to the kernel.
