@@ -59,7 +59,7 @@ type file struct {
 	stamp    stamp
 	// unsaved: the record took something from the staging file that the journal does not have yet.
 	unsaved bool
-	settled  *syncer.SettledFile // what the last commit stored of the staging file as of its Stamp
+	settled *syncer.SettledFile // what the last commit stored of the staging file as of its Stamp
 }
 
 // acquire returns the inode's file, opened once more. w.mu is held.

@@ -110,7 +110,7 @@ func (r *commitRun) changeInode(key []byte, send func(metadata.Change) error) er
 	if n == nil {
 		return fmt.Errorf("inode %d vanished from a frozen state", ino)
 	}
-	n.Staging, n.Live = 0, false
+	n.Staging, n.Live, n.Version = 0, false, 0 // local facts
 	if t != nil && t.file >= 0 {
 		f := &r.plan.files[t.file]
 		n.Size, n.Alloc, n.Content, n.Inline, n.Ref = f.Size, f.Alloc, f.Content, f.Inline, f.Ref
