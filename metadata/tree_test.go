@@ -204,6 +204,12 @@ func randomBatch(rng *rand.Rand, model map[string]string) []Change {
 			batch[key] = fmt.Appendf(nil, "%d", rng.IntN(1000000))
 		}
 	}
+	if keys := slices.Sorted(maps.Keys(model)); len(keys) > 0 && rng.IntN(3) == 0 { // a whole range goes
+		lo := rng.IntN(len(keys))
+		for _, k := range keys[lo : lo+rng.IntN(len(keys)-lo)+1] {
+			batch[k] = nil
+		}
+	}
 	var list []Change
 	for _, k := range slices.Sorted(maps.Keys(batch)) {
 		list = append(list, Change{[]byte(k), batch[k]})
