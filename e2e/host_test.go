@@ -80,6 +80,18 @@ func (h *host) loseCache() {
 	}
 }
 
+// showLogs prints the ends of the daemons' logs, for a test that failed.
+func (h *host) showLogs() {
+	logs, err := filepath.Glob(filepath.Join(h.dir, "cache", "wsfs", "*", "*", "log"))
+	if err != nil {
+		h.t.Error(err)
+	}
+	for _, name := range logs {
+		text, err := os.ReadFile(name)
+		h.t.Logf("%s: %v\n%s", name, err, last(string(text)))
+	}
+}
+
 // outcome is how a command ended.
 type outcome struct {
 	code           int // -1: killed, by us if it took too long
@@ -185,6 +197,9 @@ func (m *mountPoint) awaitGone() {
 
 // cleanUp takes a mount away that a failed test left, and its daemon.
 func (m *mountPoint) cleanUp() {
+	if m.h.t.Failed() {
+		m.h.showLogs()
+	}
 	if len(m.pids()) > 0 || isMounted(m.dir) {
 		m.h.run(quick, "/", built.wsfs, "umount", "--no-wait", "--lazy", m.dir)
 	}

@@ -104,8 +104,8 @@ func TestTakeoverFences(t *testing.T) {
 		t.Errorf("the fenced writer's unsynced file is %q", have)
 	}
 	o := a.run(time.Minute, "/", built.wsfs, "umount", first.dir)
-	if o.code != 7 && o.code != 4 || !strings.Contains(o.stderr, "fenced") && !strings.Contains(o.stderr, "another writer") {
-		t.Errorf("umount of the fenced writer: exit code %d\n%s", o.code, o.stderr)
+	if o.code != 7 || !strings.Contains(o.stderr, "unsynced") || !strings.Contains(o.stderr, "commit 3") {
+		t.Errorf("umount of the fenced writer: exit code %d; want 7, and whose commit ended its reign\n%s", o.code, o.stderr)
 	}
 	first.awaitGone()
 	if exists(filepath.Join(second.dir, "unsynced")) {
@@ -113,6 +113,33 @@ func TestTakeoverFences(t *testing.T) {
 	}
 	second.check()
 	second.umount()
+	fencedWorkIsKept(t, a, s)
+}
+
+// fencedWorkIsKept mounts the workspace again where the fenced writer's work lies: it must neither be lost nor slip
+// into the workspace.
+func fencedWorkIsKept(t *testing.T, a *host, s *store) {
+	t.Helper()
+	dir := filepath.Join(a.dir, "mnt", "again")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := a.run(quick, "/", built.wsfs, "mount", s.target("shared"), dir)
+	t.Logf("the next mount on the fenced host: exit code %d: %s%s", o.code, o.stdout, o.stderr)
+	if o.code == 0 {
+		m := &mountPoint{h: a, dir: dir}
+		t.Cleanup(m.cleanUp)
+		if st := m.status(); !st.ReadOnly || st.Fenced == "" {
+			t.Errorf("mounted for writing over a commit of another: %+v", st)
+		}
+		if have := readFile(t, filepath.Join(dir, "unsynced")); have != "work" {
+			t.Errorf("the unsynced file is %q", have)
+		}
+		return
+	}
+	if o.code != 4 || !strings.Contains(o.stderr, "unsynced") && !strings.Contains(o.stderr, "not in the store") {
+		t.Errorf("the refusal does not say that unsynced work is there: %s", o.stderr)
+	}
 }
 
 // twoHosts are two hosts on one store with a workspace called shared.
