@@ -52,6 +52,9 @@ func (s *server) df(w http.ResponseWriter, r *http.Request, _ query) error {
 
 func (s *server) status(w http.ResponseWriter, r *http.Request, q query) error {
 	st := Status{Status: s.w.Status(), Mount: s.o.Mount, PID: os.Getpid(), Version: s.o.Version}
+	if s.o.Requests != nil {
+		st.Mount.Requests = s.o.Requests()
+	}
 	if q.bool("lease") {
 		st.Lease = s.lease(r.Context())
 	}

@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// Mount describes the mount, whose kernel is then told about every change; the zero value without one.
 	Mount Mount
+	// Requests counts the kernel's requests by name, for status; nil without a mount.
+	Requests func() map[string]uint64
 	// Classify gives errors that carry no errno one of the Code constants; "" where it does not know.
 	Classify func(error) string
 	// Stop ends the daemon for POST /v1/stop; nil where there is none. It reports progress and returns when

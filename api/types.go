@@ -19,6 +19,8 @@ type Mount struct {
 	ReadOnly    bool   `json:"read_only"`
 	Passthrough bool   `json:"passthrough"` // what the kernel granted
 	Options     string `json:"options"`     // as given
+	// Requests counts what the kernel asked since the mount, by request name; filled in by status.
+	Requests map[string]uint64 `json:"requests,omitempty"`
 }
 
 // Entry is one name in the workspace with its attributes.

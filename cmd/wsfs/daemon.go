@@ -188,6 +188,7 @@ func (d *mountd) openDoor() (err error) {
 func (d *mountd) apiOptions() api.Options {
 	o := api.Options{Classify: cli.Classify, Stop: d.stopRequest, Version: cli.Version(), Log: d.log}
 	if d.mount != nil {
+		o.Requests = func() map[string]uint64 { return d.mount.Stats().Requests }
 		o.Mount = api.Mount{Dir: d.s.Dir, ReadOnly: d.opened.ReadOnly(), Passthrough: d.passthrough(), Options: d.s.summary()}
 	}
 	return o

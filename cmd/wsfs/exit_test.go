@@ -101,14 +101,32 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b[len(b)-60] ^= 0xff // in the footer's checksum
+		b[20] ^= 0xff // in the first chunk
 		if err := os.WriteFile(p, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r := h.run("wsctl", "-w", target, "check"); r.code != cli.ExitDamaged || !strings.Contains(r.stdout+r.stderr, "pack") {
+	if r := h.run("wsctl", "-w", target, "check", "--read-data"); r.code != cli.ExitDamaged || !strings.Contains(r.stdout+r.stderr, "pack") {
 		t.Errorf("damaged packs: %v", r)
 	}
+}
+
+// TestDamagedLocalState: metadata on this host that cannot be trusted is not opened and not touched.
+func TestDamagedLocalState(t *testing.T) {
+	h := newHost(t)
+	h.ok("wsctl", "-w", "demo", "mkdir", "/d")
+	files, err := filepath.Glob(filepath.Join(h.dir, ".cache", "wsfs", "*", "demo", "meta", "MANIFEST"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	h.write(files[0], "this is no manifest of anything")
+	for _, args := range [][]string{{"wsctl", "-w", "demo", "ls"}, {"wsfs", "mount", "demo", h.mkdir("mnt")}} {
+		r := h.run(args[0], args[1:]...)
+		if r.code != cli.ExitDamaged || !strings.Contains(r.stderr, "demo") || !strings.Contains(r.stderr, ".cache/wsfs") {
+			t.Error(r)
+		}
+	}
+	h.wantFile(files[0], "this is no manifest of anything")
 }
 
 func TestDoctor(t *testing.T) {

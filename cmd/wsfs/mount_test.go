@@ -31,7 +31,7 @@ func TestFirstMount(t *testing.T) {
 		t.Error(r)
 	}
 	var st api.Status
-	if err := json.Unmarshal([]byte(h.ok("wsctl", "-w", dir, "status", "--json")), &st); err != nil || st.Mount.Dir != dir || st.Workspace != "demo" || st.PID != h.daemon(dir).PID {
+	if err := json.Unmarshal([]byte(h.ok("wsctl", "-w", dir, "status", "--json")), &st); err != nil || st.Mount.Dir != dir || st.Workspace != "demo" || st.PID != h.daemon(dir).PID || st.Mount.Requests["CREATE"] != 1 {
 		t.Errorf("status: %+v, %v", st, err)
 	}
 	h.ok("wsfs", "umount", dir)

@@ -171,7 +171,7 @@ func TestPutGetRoundTrip(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	h := newHost(t)
 	src := h.mkdir("src")
-	makeNasty(t, src, seed, 400)
+	makeNasty(t, src, seed, 250)
 	h.ok("wsctl", "-w", "demo", "put", src+"/.", "/without")
 	h.ok("wsctl", "-w", "demo", "get", "/without", h.dir+"/out1")
 	wantSame(t, "without a daemon", src, h.dir+"/out1")
@@ -254,11 +254,11 @@ func TestGetDoesNotFollow(t *testing.T) {
 	}
 }
 
-// TestPutManyFiles: 5,000 small files in one put, quickly.
+// TestPutManyFiles: 2,000 small files in one put, quickly.
 func TestPutManyFiles(t *testing.T) {
 	h := newHost(t)
 	src := h.mkdir("src")
-	for i := range 5000 {
+	for i := range 2000 {
 		d := fmt.Sprintf("%s/d%d", src, i/100)
 		if i%100 == 0 {
 			if err := os.Mkdir(d, 0o755); err != nil {
@@ -271,7 +271,7 @@ func TestPutManyFiles(t *testing.T) {
 	if r.code != 0 {
 		t.Fatal(r)
 	}
-	t.Logf("put 5000 files, committed: %v", r.took)
+	t.Logf("put 2000 files, committed: %v", r.took)
 	r = h.run("wsctl", "-w", "demo", "get", "/many", h.dir+"/out")
 	if r.code != 0 {
 		t.Fatal(r)
