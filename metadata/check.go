@@ -23,7 +23,8 @@ type CheckOptions struct {
 	// Uncommitted says that the view has ops over its committed tree: extents of inodes that are gone, or whose content
 	// is elsewhere now, wait for the commit that removes them and are no problem.
 	Uncommitted bool
-	// StagingExists returns nil if the staging file of that number exists and is the inode's. Nil: not asked.
+	// StagingExists returns nil if the staging file of that number exists and is the inode's. It is asked for content
+	// that is nowhere else, not for clean copies, which may go at any time. Nil: not asked.
 	StagingExists func(number uint64, ino Ino) error
 	// ContentExists returns nil if the inode's content is in the journal (ContentJournal). Nil: not asked.
 	ContentExists func(ino Ino) error
@@ -93,7 +94,8 @@ func (r *Report) OK() bool { return len(r.Problems) == 0 && r.Unlisted == 0 }
 //     lengths for ContentExtents; for local kinds it is what the staging file says, not checked.
 //   - Inline has Size bytes. ContentOne's chunk has Size bytes, unless Size is 0. Extents of a file are in order, do
 //     not overlap and do not pass Size.
-//   - Local kinds of content, and Live, are only where Local allows them; a staging file has one owner. Extents under
+//   - Local kinds of content, staging files and Live are only where Local allows them; a staging file has one owner,
+//     and content that is staged has one. Extents under
 //     a local kind are those of the last commit, which the overlay shows through: only their form is checked.
 //   - A tree holds no other keys.
 //

@@ -169,9 +169,12 @@ func (c *checker) count(n *Inode) {
 
 // content checks the kind of content against the file type, and the sizes against each other.
 func (c *checker) content(n *Inode) {
-	if (n.Live || n.Content.Local()) && !c.o.Local {
-		c.problem(n.Ino, "content is on one host only (kind %d, live %v)", n.Content, n.Live)
+	if local := n.Live || n.Staging != 0 || n.Content.Local(); local && !c.o.Local {
+		c.problem(n.Ino, "content is on one host only (kind %d, staging file %d, live %v)", n.Content, n.Staging, n.Live)
 		return
+	}
+	if n.Staging != 0 {
+		c.staged = append(c.staged, stagedMark{n.Staging, n.Ino})
 	}
 	switch {
 	case n.Live && n.Content != ContentStaged:
@@ -216,8 +219,9 @@ func (c *checker) sizes(n *Inode) {
 			}
 		}
 	case ContentStaged:
-		c.staged = append(c.staged, stagedMark{n.Staging, n.Ino})
-		if c.o.StagingExists != nil {
+		if n.Staging == 0 {
+			c.problem(n.Ino, "content is in a staging file without a number")
+		} else if c.o.StagingExists != nil {
 			if err := c.o.StagingExists(n.Staging, n.Ino); err != nil {
 				c.problem(n.Ino, "staging file %d: %v", n.Staging, err)
 			}

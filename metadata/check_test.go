@@ -246,6 +246,7 @@ func TestCheckFindsEach(t *testing.T) {
 		"size of a directory":         {func(w *world) { w.edit(3, func(n *Inode) { n.Size = 4096 }) }, []string{"/a/b (inode 3): has content"}},
 		"journal content":             {func(w *world) { w.edit(10, func(n *Inode) { n.Content = ContentJournal }) }, []string{"/empty (inode 10): content is on one host only"}},
 		"staged content":              {func(w *world) { w.edit(10, func(n *Inode) { n.Content = ContentStaged; n.Staging = 1 }) }, []string{"/empty (inode 10): content is on one host only"}},
+		"a clean copy":                {func(w *world) { w.edit(5, func(n *Inode) { n.Staging = 3 }) }, []string{"(inode 5): content is on one host only"}},
 		"live content":                {func(w *world) { w.edit(10, func(n *Inode) { n.Live = true }) }, []string{"/empty (inode 10): content is on one host only"}},
 		"stray keys": {func(w *world) {
 			for _, k := range []string{"A", "b", "j12", "sx", "z"} {
@@ -341,12 +342,15 @@ func TestCheckOfLocalContent(t *testing.T) {
 	}
 	expectProblems(t, r, []string{"/hole (inode 9): staging file 71: lost", "/empty (inode 10): content in the journal: lost"})
 
-	w.edit(9, func(n *Inode) { n.Staging = 70 })
+	w.edit(5, func(n *Inode) { n.Staging = 75 }) // a clean copy
+	w.edit(6, func(n *Inode) { n.Staging = 70 })
+	w.edit(9, func(n *Inode) { n.Staging = 0 })
 	w.edit(10, func(n *Inode) { n.Live = true })
 	if r, err = Check(context.Background(), w.tree(t), CheckOptions{Local: true}); err != nil {
 		t.Fatal(err)
 	}
-	expectProblems(t, r, []string{"/empty (inode 10): is live but has no staging file", "/hole (inode 9): staging file 70 is also inode 4's"})
+	expectProblems(t, r, []string{"/hole (inode 9): content is in a staging file without a number",
+		"/empty (inode 10): is live but has no staging file", "/small (inode 6): staging file 70 is also inode 4's"})
 }
 
 func TestCheckBoundsItsReport(t *testing.T) {
