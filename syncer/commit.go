@@ -235,7 +235,8 @@ func (w *Writer) Takeover(ctx context.Context) error {
 	if head.Writer == w.o.Writer {
 		c.Seq = head.Seq
 	}
-	w.pending = &pendingCommit{commit: c, made: w.o.Clock.Now(), settlement: Settlement{Commit: c, Seq: c.Seq, Tree: w.base}}
+	// It settles no op: even what is in the head may not be settled here, if its writer ended before.
+	w.pending = &pendingCommit{commit: c, made: w.o.Clock.Now(), settlement: Settlement{Commit: c, Tree: w.base}}
 	return w.finishPending(ctx)
 }
 

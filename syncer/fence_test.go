@@ -3,6 +3,7 @@ package syncer
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -88,6 +89,42 @@ func TestTakeoverFencesAtOnce(t *testing.T) {
 		t.Errorf("commit %d, epoch %d after the second takeover", c.Number, c.Epoch)
 	}
 	expectFiles(t, e.repo, c, map[string]string{"f": "1", "h": "3"})
+}
+
+// A takeover over our own commit that was never settled here, because the process ended, settles nothing: what the
+// commit could not catch at rest must not count as stored.
+func TestTakeoverSettlesNothing(t *testing.T) {
+	e := newEnv(t)
+	a := e.open("w", "a", WriterOptions{StableTries: 1})
+	f := a.stageLive(a.make(metadata.RootIno, "f", 0o100644), randomBytes(1, 200<<10))
+	a.onOpen = func(uint64) {
+		if _, err := f.WriteAt([]byte("x"), int64(a.freezes)); err != nil {
+			t.Error(err)
+		}
+	}
+	a.failing = errors.New("the process ends here")
+	if _, err := a.w.Commit(context.Background(), ""); !errors.Is(err, a.failing) {
+		t.Fatal(err)
+	}
+	a.failing, a.onOpen = nil, nil
+	head, err := e.repo.Head(context.Background(), "w")
+	if err != nil || head.Unstable != 1 {
+		t.Fatalf("head %+v, %v", head, err)
+	}
+	dirty, tree := a.dirty(), OpenTree(head, a.r, nil)
+	a.base, a.head = tree, *head // AdoptRebase
+	a.w = NewWriter(e.repo, "w", head, tree, a.fakeLocal, nil, a.w.o)
+	if err := a.w.Takeover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if a.dirty() != dirty || a.head.Number != 3 || a.head.Epoch != head.Epoch+1 || a.head.Seq != head.Seq {
+		t.Errorf("%d keys dirty, before the takeover %d; settled at %+v", a.dirty(), dirty, a.head)
+	}
+	want, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectFiles(t, e.repo, a.commit(t), map[string]string{"f": string(want)})
 }
 
 // Retention has removed what others put while we were asleep: our next number is free, and we must not take it.

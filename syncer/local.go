@@ -65,9 +65,12 @@ type Staging interface {
 }
 
 // Settlement is what a durable commit means to the live side.
+//
+// Orphans are not in Tree, nor are their attributes and extents: what they need while they are open must stay in the
+// live overlay, and stay dirty, because a link may bring an O_TMPFILE inode back.
 type Settlement struct {
 	Commit Commit
-	Seq    uint64         // ops up to here are in the commit
+	Seq    uint64         // ops up to here are in the commit; 0: it settles none (a takeover)
 	Tree   *metadata.Tree // the new base
 	Files  []SettledFile
 	// Unstable are inodes whose staging file kept changing while it was read: the commit holds their last
