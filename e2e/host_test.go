@@ -44,9 +44,10 @@ func workDir(t *testing.T) string {
 
 // host is a machine as far as wsfs can tell: homes, caches and runtime files of its own.
 type host struct {
-	t   *testing.T
-	dir string
-	env []string
+	t     *testing.T
+	dir   string
+	env   []string
+	shown bool // the logs, after a failure
 }
 
 // newHost makes a host below dir that can reach the store.
@@ -82,6 +83,10 @@ func (h *host) loseCache() {
 
 // showLogs prints the ends of the daemons' logs, for a test that failed.
 func (h *host) showLogs() {
+	if h.shown {
+		return
+	}
+	h.shown = true
 	logs, err := filepath.Glob(filepath.Join(h.dir, "cache", "wsfs", "*", "*", "log"))
 	if err != nil {
 		h.t.Error(err)

@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wsfs/e2e/fixture"
 )
@@ -28,7 +32,7 @@ func TestKillDuringInstall(t *testing.T) {
 		t.Logf("round %d: kill after %v", round, pause)
 		synced := filepath.Join(m.dir, "synced", string(rune('a'+round)))
 		promised := installAndKill(t, m, synced, pause)
-		if _, err := os.Stat(m.dir); err != nil {
+		if deadMount(m.dir) {
 			dead++
 		}
 		m = h.mount(s.target("kill"), "kill")
@@ -50,6 +54,41 @@ func TestKillDuringInstall(t *testing.T) {
 	m = h.mount(s.target("kill"), "kill")
 	checkPackages(t, h, project)
 	m.check()
+	m.umount()
+}
+
+// deadMount tells whether a mount is there that nobody serves. A stat would not do: the kernel still knows the root's
+// attributes.
+func deadMount(dir string) bool {
+	var st unix.Statfs_t
+	return errors.Is(unix.Statfs(dir, &st), unix.ENOTCONN)
+}
+
+// TestUmountOfDeadMount wants `wsfs umount` to free a mount point whose daemon was killed, and to say where its work is.
+func TestUmountOfDeadMount(t *testing.T) {
+	dir := workDir(t)
+	s := startDir(t, dir)
+	h := newHost(t, dir, "host", s)
+	h.wsctl(quick, "init", s.target("dead"))
+	m := h.mount(s.target("dead"), "dead")
+	file := filepath.Join(m.dir, "file")
+	if err := writeAndSync(file, []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	m.kill()
+	if !deadMount(m.dir) {
+		t.Fatalf("%s is no dead mount after the kill", m.dir)
+	}
+	if o := h.run(quick, "/", built.wsfs, "umount", m.dir); o.code != 0 || !strings.Contains(o.stderr, "cache") {
+		t.Errorf("umount of a dead mount: exit code %d; want 0 and where the work is\n%s", o.code, o.stderr)
+	}
+	if isMounted(m.dir) {
+		t.Errorf("%s is still mounted", m.dir)
+	}
+	m = h.mount(s.target("dead"), "dead")
+	if have := readFile(t, file); have != "content" {
+		t.Errorf("the fsynced file is %q", have)
+	}
 	m.umount()
 }
 
