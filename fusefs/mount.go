@@ -86,7 +86,7 @@ func mountOnce(c core, dir string, o Options, passthrough bool) (*Server, error)
 		return nil, fmt.Errorf("mount %s: %w; fusermount3: %w", dir, err, fuseErr)
 	}
 	s.fuse, f.kernel = server, server
-	s.cache = &kernelCache{kernel: server, log: o.Log, writeback: f.writeback}
+	s.cache = &kernelCache{kernel: server, log: o.Log, writeback: f.writeback, inodes: &f.inodes}
 	if err := tuneCache(dir); err != nil && !errors.Is(err, os.ErrPermission) {
 		o.Log.Warn("read-ahead and write-back limits stay at the kernel's defaults", "err", err)
 	}

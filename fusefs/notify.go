@@ -30,6 +30,7 @@ type kernelCache struct {
 	kernel    transport
 	log       *slog.Logger
 	writeback bool
+	inodes    *inodeTable // write-back mode only
 	slow      atomic.Uint64
 }
 
@@ -40,8 +41,10 @@ func (k *kernelCache) InvalidateInode(ino wsfs.Ino, off, n int64) {
 		status := k.kernel.InodeNotify(uint64(ino), off, n)
 		if status == fuse.OK && k.writeback {
 			// In write-back mode the kernel believes its own size and times of a regular file it knows; it has
-			// to forget the inode to learn better. Kernels before 6.18 cannot (ENOSYS): there a program that
-			// has the file open, or its name cached, goes on seeing the old size.
+			// to forget the inode to learn better, which it can when no file is open, or waits for its RELEASE.
+			// Kernels before 6.18 cannot (ENOSYS): there a program that has the file open, or its name cached,
+			// goes on seeing the old size.
+			k.waitClosed(ino)
 			status = k.kernel.PruneNotify([]uint64{uint64(ino)})
 			if status == fuse.ENOSYS {
 				status = fuse.OK
@@ -49,6 +52,18 @@ func (k *kernelCache) InvalidateInode(ino wsfs.Ino, off, n int64) {
 		}
 		return status
 	})
+}
+
+// waitClosed waits until no file of ino is open, at most for a tenth of a second: it may be open for good.
+func (k *kernelCache) waitClosed(ino wsfs.Ino) {
+	for range 20 {
+		closed := !k.inodes.has(ino)
+		time.Sleep(time.Millisecond) // and for the kernel to take the answer to the RELEASE
+		if closed {
+			return
+		}
+		time.Sleep(4 * time.Millisecond)
+	}
 }
 
 // InvalidateEntry drops the cached name (or its cached absence), and the cached listing of its directory.

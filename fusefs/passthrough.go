@@ -90,6 +90,13 @@ func (t *inodeTable) look(ino wsfs.Ino) *openInode {
 	return nil
 }
 
+// has tells whether ino is open.
+func (t *inodeTable) has(ino wsfs.Ino) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inodes[ino] != nil
+}
+
 // drop gives back an acquire; the lock of oi must not be held by the caller.
 func (t *inodeTable) drop(ino wsfs.Ino, oi *openInode) {
 	t.mu.Lock()

@@ -18,12 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command starts a program that cannot outlive the test.
+// command starts a program that is killed at the end of the test.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill() })
 	return cmd
@@ -112,7 +111,7 @@ func asNobody(t *testing.T, script string, args ...string) error {
 		t.Skip("needs root")
 	}
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}}
 	cmd.Dir = "/"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -171,6 +170,7 @@ func TestInterrupt(t *testing.T) {
 	defer signal.Reset(syscall.SIGUSR1)
 	go func() {
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		tid <- unix.Gettid()
 		buf := alignedBuffer(4096)
 		n, err := unix.Pread(fd, buf, 0)
