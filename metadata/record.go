@@ -72,8 +72,8 @@ func (n *Inode) IsRegular() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFR
 func (n *Inode) IsSymlink() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFLNK }
 
 // AppendInode appends the encoding of n:
-// version(1) content kind(1, bit 7: Live, bit 6: Staging follows) then uvarints mode uid gid nlink rdev size alloc entries parent xattrs
-// version, varints mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs, then uvarint staging.
+// version(1) content kind(1, bit 7: Live, bit 6: Staging follows) then uvarints mode uid gid nlink rdev size entries parent
+// xattrs version, varints alloc-size, mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs, then uvarint staging.
 func AppendInode(b []byte, n *Inode) []byte {
 	kind := byte(n.Content)
 	if n.Live {
@@ -84,9 +84,10 @@ func AppendInode(b []byte, n *Inode) []byte {
 	}
 	b = append(b, recordVersion, kind)
 	for _, v := range [...]uint64{uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Nlink), uint64(n.Rdev),
-		uint64(n.Size), uint64(n.Alloc), n.Entries, uint64(n.Parent), uint64(n.Xattrs), n.Version} {
+		uint64(n.Size), n.Entries, uint64(n.Parent), uint64(n.Xattrs), n.Version} {
 		b = binary.AppendUvarint(b, v)
 	}
+	b = binary.AppendVarint(b, n.Alloc-n.Size)
 	b = binary.AppendVarint(b, n.Mtime)
 	for _, t := range [...]int64{n.Atime, n.Ctime, n.Btime} {
 		b = binary.AppendVarint(b, t-n.Mtime)
@@ -96,7 +97,10 @@ func AppendInode(b []byte, n *Inode) []byte {
 		b = binary.AppendUvarint(b, uint64(len(n.Inline)))
 		b = append(b, n.Inline...)
 	case ContentOne:
-		b = blobs.AppendRef(b, n.Ref)
+		b = append(b, n.Ref.ID[:]...)
+		b = append(b, n.Ref.Pack[:]...)
+		b = binary.AppendUvarint(b, uint64(n.Ref.Offset))
+		b = binary.AppendUvarint(b, uint64(n.Ref.Length)) // Raw is Size
 	}
 	if n.Staging != 0 {
 		b = binary.AppendUvarint(b, n.Staging)
@@ -115,8 +119,11 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x3f)
 	n.Mode, n.UID, n.GID = d.uint32(), d.uint32(), d.uint32()
 	n.Nlink, n.Rdev = d.uint32(), d.uint32()
-	n.Size, n.Alloc = d.size(), d.size()
+	n.Size = d.size()
 	n.Entries, n.Parent, n.Xattrs, n.Version = d.uvarint(), Ino(d.uvarint()), d.uint32(), d.uvarint()
+	if n.Alloc = n.Size + d.varint(); n.Alloc < 0 && d.err == nil {
+		d.fail("negative allocation")
+	}
 	n.Mtime = d.varint()
 	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint(), n.Mtime+d.varint(), n.Mtime+d.varint()
 	switch n.Content {
@@ -124,7 +131,12 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	case ContentInline:
 		n.Inline = append([]byte(nil), d.bytes(int(d.size()))...)
 	case ContentOne:
-		n.Ref = d.ref()
+		copy(n.Ref.ID[:], d.bytes(len(n.Ref.ID)))
+		copy(n.Ref.Pack[:], d.bytes(len(n.Ref.Pack)))
+		n.Ref.Offset, n.Ref.Length, n.Ref.Raw = d.uint32(), d.uint32(), uint32(n.Size)
+		if n.Size > math.MaxUint32 && d.err == nil {
+			d.fail("one chunk for more than 4 GiB")
+		}
 	default:
 		return nil, fmt.Errorf("inode %d: %w: content kind %d", ino, ErrRecord, n.Content)
 	}
