@@ -90,10 +90,10 @@ func (r *Report) OK() bool { return len(r.Problems) == 0 && r.Unlisted == 0 }
 //     An orphan (Nlink 0) has neither.
 //   - Xattrs is the number of attributes; no attribute or extent is without an inode.
 //   - Only regular files and symlinks have content, and a symlink's is inline, 1 to 4095 bytes.
-//   - Alloc is 0 for ContentNone, len(Inline) for ContentInline, Ref.Raw for ContentOne, and the sum of the extents'
+//   - Alloc is 0 for ContentNone, len(Inline) for ContentInline, Size for ContentOne, and the sum of the extents'
 //     lengths for ContentExtents; for local kinds it is what the staging file says, not checked.
-//   - Inline has Size bytes. ContentOne's chunk has Size bytes, unless Size is 0. Extents of a file are in order, do
-//     not overlap and do not pass Size.
+//   - Inline has Size bytes. ContentOne's chunk has Size bytes: the record holds the number once. Extents of a file are
+//     in order, do not overlap and do not pass Size.
 //   - Local kinds of content, staging files and Live are only where Local allows them; a staging file has one owner,
 //     and content that is staged has one. Extents under
 //     a local kind are those of the last commit, which the overlay shows through: only their form is checked.

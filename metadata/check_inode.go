@@ -205,10 +205,7 @@ func (c *checker) sizes(n *Inode) {
 			c.problem(n.Ino, "size %d but %d bytes inline", n.Size, alloc)
 		}
 	case ContentOne:
-		alloc = int64(n.Ref.Raw)
-		if alloc != n.Size && n.Size != 0 {
-			c.problem(n.Ino, "size %d but a chunk of %d bytes", n.Size, alloc)
-		}
+		alloc = n.Size // which is also the chunk's, by the encoding
 		if c.o.Refs != nil {
 			c.o.Refs(n.Ref, n.Ino)
 		}
