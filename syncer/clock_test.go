@@ -5,17 +5,10 @@ import (
 	"time"
 )
 
-// fakeClock stands still unless it is told to advance; waits are then over at once, unless it is told to hold them.
+// fakeClock stands still unless it is told to advance. Waits are over at once and take no time.
 type fakeClock struct {
-	mu   sync.Mutex
-	now  time.Time
-	held bool
-	wait []fakeWait
-}
-
-type fakeWait struct {
-	at time.Time
-	c  chan time.Time
+	mu  sync.Mutex
+	now time.Time
 }
 
 func newFakeClock() *fakeClock {
@@ -28,44 +21,14 @@ func (c *fakeClock) Now() time.Time {
 	return c.now
 }
 
-// After is over at once, in no time, unless the clock holds.
-func (c *fakeClock) After(d time.Duration) <-chan time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *fakeClock) After(time.Duration) <-chan time.Time {
 	ch := make(chan time.Time, 1)
-	if !c.held || d <= 0 {
-		ch <- c.now
-	} else {
-		c.wait = append(c.wait, fakeWait{c.now.Add(d), ch})
-	}
+	ch <- c.Now()
 	return ch
-}
-
-// hold makes waits last until advance reaches them.
-func (c *fakeClock) hold() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held = true
 }
 
 func (c *fakeClock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
-	left := c.wait[:0]
-	for _, w := range c.wait {
-		if w.at.After(c.now) {
-			left = append(left, w)
-			continue
-		}
-		w.c <- c.now
-	}
-	c.wait = left
-}
-
-// waiting is how many waits are under way.
-func (c *fakeClock) waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.wait)
 }

@@ -283,7 +283,7 @@ func TestSparseFile(t *testing.T) {
 	}
 	sparse(ino, 64<<20, 0, 1<<20, 33<<20, 64<<20-64<<10)
 	sparse(hole, 1<<30)
-	c := h.commit(t)
+	h.commit(t)
 	alloc := func(ino metadata.Ino) (int64, metadata.ContentKind) {
 		v, _, err := h.base.Get(context.Background(), metadata.InodeKey(ino))
 		if err != nil {
@@ -305,7 +305,7 @@ func TestSparseFile(t *testing.T) {
 		t.Errorf("zeros that were written: %d bytes allocated", a)
 	}
 	h.unlink(metadata.RootIno, "hole", false)
-	c = h.commit(t)
+	c := h.commit(t)
 	expectFiles(t, e.repo, c, map[string]string{"sparse": string(want), "zeros": string(make([]byte, 1<<20))})
 	if got := c.Stats.Bytes; got != 4*64<<10+1<<20 {
 		t.Errorf("stats say %d bytes", got)

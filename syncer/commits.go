@@ -219,7 +219,7 @@ func (r *Repo) Commits(ctx context.Context, name string, limit int) ([]Commit, e
 			if err != nil {
 				return nil, err
 			}
-			commits, after = append(commits, *c), o.Key
+			commits = append(commits, *c)
 		}
 		if len(page) < want || limit > 0 && len(commits) >= limit {
 			break

@@ -266,14 +266,12 @@ func BenchmarkCommitSmallFiles(b *testing.B) {
 }
 
 func BenchmarkCommitLargeFile(b *testing.B) {
-	e := newEnv(b)
-	h := e.open("w", "a", WriterOptions{})
 	content := randomBytes(1, 64<<20)
 	b.SetBytes(int64(len(content)))
 	for range b.N {
 		b.StopTimer()
 		e := newEnv(b)
-		h = e.open("w", "a", WriterOptions{})
+		h := e.open("w", "a", WriterOptions{})
 		h.create(metadata.RootIno, "large", content)
 		b.StartTimer()
 		h.commit(b)
