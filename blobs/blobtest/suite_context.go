@@ -197,8 +197,7 @@ func testPresign(t *testing.T, s blobs.Store) {
 		t.Errorf("fetch of the link: status %d, %d bytes", status, len(got))
 	}
 	if header.Get("Content-Type") != opts.ContentType || header.Get("Content-Disposition") != opts.ContentDisposition {
-		// Not every server does this; docs/stores.md says which.
-		t.Logf("the link answers with %q and %q", header.Get("Content-Type"), header.Get("Content-Disposition"))
+		t.Errorf("the link answers with %q and %q", header.Get("Content-Type"), header.Get("Content-Disposition"))
 	}
 	if status, _, got = fetch(t, u.String(), "bytes=10-19"); status != http.StatusPartialContent || !bytes.Equal(got, body[10:20]) {
 		t.Errorf("fetch of a range of the link: status %d, %d bytes", status, len(got))

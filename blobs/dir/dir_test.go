@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -186,57 +185,4 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatalf("round %d: %d writers won", round, won)
 		}
 	}
-}
-
-// TestListReadsLittle wants a page to read only the directories that can hold its keys.
-func TestListReadsLittle(t *testing.T) {
-	root := t.TempDir()
-	s := open(t, root, dir.Options{})
-	for _, key := range []string{"a/1", "b/1/x", "b/2/x", "b/3/x", "c/1"} {
-		if err := s.Put(t.Context(), key, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read := readDirs(t, root, func() {
-		page, err := s.List(t.Context(), "b/", "b/2/", 1)
-		if err != nil || len(page) != 1 || page[0].Key != "b/2/x" {
-			t.Errorf("list: %v, %v", page, err)
-		}
-	})
-	if fmt.Sprint(read) != "[b b/2]" {
-		t.Errorf("the list read %v, want only b and b/2", read)
-	}
-}
-
-// readDirs tells which directories below root do reads, by their access times.
-func readDirs(t *testing.T, root string, do func()) []string {
-	t.Helper()
-	old := time.Now().Add(-72 * time.Hour)
-	each := func(visit func(path string, info os.FileInfo)) {
-		for _, name := range []string{"a", "b", "b/1", "b/2", "b/3", "c"} {
-			info, err := os.Stat(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			visit(name, info)
-		}
-	}
-	each(func(name string, _ os.FileInfo) {
-		if err := os.Chtimes(filepath.Join(root, name), old, old); err != nil { // relatime updates what is a day old
-			t.Fatal(err)
-		}
-	})
-	do()
-	var read []string
-	each(func(name string, info os.FileInfo) {
-		if accessed(info).After(old.Add(time.Hour)) {
-			read = append(read, name)
-		}
-	})
-	return read
-}
-
-func accessed(info os.FileInfo) time.Time {
-	st := info.Sys().(*syscall.Stat_t)
-	return time.Unix(st.Atim.Unix())
 }

@@ -23,8 +23,13 @@ import (
 //
 // Only directories that can hold a key below prefix and after after are read; the walk ends with the page.
 func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]blobs.Object, error) {
-	w := &walk{store: s, ctx: ctx, prefix: prefix, after: after, limit: blobs.ListLimit(limit)}
-	start := prefix[:strings.LastIndexByte(prefix, '/')+1] // the deepest directory that holds all of prefix
+	w := &walk{store: s, readDir: os.ReadDir, ctx: ctx, prefix: prefix, after: after, limit: blobs.ListLimit(limit)}
+	return w.run()
+}
+
+// run returns the page.
+func (w *walk) run() ([]blobs.Object, error) {
+	start := w.prefix[:strings.LastIndexByte(w.prefix, '/')+1] // the deepest directory that holds all of prefix
 	if start != "" && blobs.CheckKey(strings.TrimSuffix(start, "/")) != nil {
 		start = "" // no key can have this prefix; the walk below finds none, and ".." leads nowhere
 	}
@@ -35,11 +40,14 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]bl
 }
 
 type walk struct {
-	store         *Store
+	store   *Store
+	readDir func(path string) ([]fs.DirEntry, error) // os.ReadDir; the seam that shows a test what is read
+
 	ctx           context.Context
 	prefix, after string
 	limit         int
-	page          []blobs.Object
+
+	page []blobs.Object
 }
 
 // name is a directory entry with the string it sorts by.
@@ -53,7 +61,7 @@ func (w *walk) dir(base string) error {
 	if err := w.ctx.Err(); err != nil {
 		return fmt.Errorf("list %s: %w", w.prefix, err)
 	}
-	entries, err := os.ReadDir(filepath.Join(w.store.root, base))
+	entries, err := w.readDir(filepath.Join(w.store.root, base))
 	if err != nil {
 		err = w.store.fail("list", w.prefix, err)
 		if errors.Is(err, blobs.ErrNotExist) {

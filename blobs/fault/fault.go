@@ -196,8 +196,8 @@ func (p *Planned) applies(op Op) bool {
 	return true
 }
 
-// call is one operation under the plans that fire for it. up changes the body on its way in and down on its way out;
-// the operation itself is in do.
+// call is one operation under the plans that fire for it. The operation itself is do, which also applies those plans
+// that change a body.
 func (s *Store) call(ctx context.Context, op Op, key string, do func(plans []Plan) error) error {
 	plans, err := s.match(op, key)
 	if err != nil {

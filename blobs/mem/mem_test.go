@@ -22,7 +22,7 @@ func TestNamedIsShared(t *testing.T) {
 	if err != nil || string(got) != "v" {
 		t.Errorf("the second user of the name sees %q, %v", got, err)
 	}
-	if mem.Named("") == mem.Named("") {
+	if one, other := mem.Named(""), mem.Named(""); one == other {
 		t.Error("two stores without a name are one")
 	}
 	mem.Forget(name)

@@ -43,7 +43,7 @@ func TestContractUnderFaults(t *testing.T) {
 			}
 		}
 		return retry.New(f, retry.Options{MinDelay: time.Microsecond, Attempts: 30})
-	})
+	}, blobtest.EqualIsOurs)
 	if fired < 100 {
 		t.Errorf("only %d faults fired", fired)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -238,5 +240,35 @@ func TestNoRegion(t *testing.T) {
 	}
 	if _, err := s3.Open(t.Context(), loc, s3.Options{}); err == nil || !strings.Contains(err.Error(), "no region") {
 		t.Errorf("open of an AWS bucket without a region: %v", err)
+	}
+}
+
+// TestTemporaryCredentials must not hand out links that outlive what signed them. The keys come from a process named in
+// the shared configuration, as for a role.
+func TestTemporaryCredentials(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(home, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	process := write("keys", fmt.Sprintf("#!/bin/sh\necho '%s'\n", fmt.Sprintf(
+		`{"Version":1,"AccessKeyId":"a","SecretAccessKey":"s","SessionToken":"tok","Expiration":"%s"}`,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339))), 0o700)
+	t.Setenv("AWS_CONFIG_FILE", write("config", "[default]\ncredential_process = "+process+"\n", 0o600))
+	s := open(t, "s3://wsfs-fake?endpoint=http://127.0.0.1:1", s3.Options{})
+	_, err := s.Presign(t.Context(), "k", 2*time.Hour, blobs.PresignOptions{})
+	if !errors.Is(err, blobs.ErrUnsupported) || !strings.Contains(err.Error(), "expire in") {
+		t.Errorf("a link of 2 h by credentials of 1 h: %v", err)
+	}
+	u, err := s.Presign(t.Context(), "k", 30*time.Minute, blobs.PresignOptions{})
+	if err != nil || u.Query().Get("X-Amz-Expires") != "1800" || u.Query().Get("X-Amz-Security-Token") != "tok" {
+		t.Errorf("a link of 30 min: %v, %v", u, err)
 	}
 }
