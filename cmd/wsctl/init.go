@@ -92,8 +92,7 @@ func openRepo(ctx context.Context, store string) (*syncer.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	repo, err := syncer.OpenRepo(ctx, s, syncer.RepoOptions{})
-	if err != nil {
+	if _, err := syncer.OpenRepo(ctx, s, syncer.RepoOptions{}); err != nil {
 		return nil, cli.ExplainStore(store, err)
 	}
 	// It answered: from here on it may take its time.
@@ -101,6 +100,6 @@ func openRepo(ctx context.Context, store string) (*syncer.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	repo, err = syncer.OpenRepo(ctx, long, syncer.RepoOptions{})
+	repo, err := syncer.OpenRepo(ctx, long, syncer.RepoOptions{})
 	return repo, cli.ExplainStore(store, err)
 }

@@ -240,20 +240,6 @@ func (h *host) kill(l cli.Live, sig syscall.Signal) {
 	}
 }
 
-// daemonLog is the log of the daemon of a workspace of the default cache directory.
-func (h *host) daemonLog() string {
-	h.t.Helper()
-	files, err := filepath.Glob(filepath.Join(h.dir, ".cache", "wsfs", "*", "*", "log"))
-	if err != nil || len(files) == 0 {
-		h.t.Fatalf("no log: %v", err)
-	}
-	b, err := os.ReadFile(files[0])
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return string(b)
-}
-
 func (h *host) loseCache() {
 	h.t.Helper()
 	if err := os.RemoveAll(filepath.Join(h.dir, ".cache")); err != nil {

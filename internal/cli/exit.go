@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"wsfs"
 	"wsfs/api"
@@ -166,7 +167,7 @@ func exitOf(code string) int {
 // Report prints an error as the one line the user sees, unless it has been said already, and returns its exit code.
 func Report(w io.Writer, program string, err error) int {
 	if err != nil && !errors.Is(err, ErrReported) {
-		fmt.Fprintf(w, "%s: %s\n", program, Printable(err.Error()))
+		fmt.Fprintf(w, "%s: %s\n", program, Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	return ExitCode(err)
 }
