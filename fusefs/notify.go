@@ -54,15 +54,16 @@ func (k *kernelCache) InvalidateInode(ino wsfs.Ino, off, n int64) {
 	})
 }
 
-// waitClosed waits until no file of ino is open, at most for a tenth of a second: it may be open for good.
+// waitClosed waits until no file of ino is open, at most for 20 ms: it may be open for good.
 func (k *kernelCache) waitClosed(ino wsfs.Ino) {
-	for range 20 {
-		closed := !k.inodes.has(ino)
-		time.Sleep(time.Millisecond) // and for the kernel to take the answer to the RELEASE
-		if closed {
+	if !k.inodes.has(ino) {
+		return
+	}
+	for range 10 {
+		time.Sleep(2 * time.Millisecond) // also for the kernel to take the answer to the RELEASE
+		if !k.inodes.has(ino) {
 			return
 		}
-		time.Sleep(4 * time.Millisecond)
 	}
 }
 
