@@ -292,4 +292,23 @@ func TestSecondWriter(t *testing.T) {
 	}
 	err = w.Close(ctx)
 	wantErr(t, err, ErrUnsynced)
+	ok(t, w2.Close(ctx))
+	// The next opening is refused and says where the work is; rescuing it makes it a workspace beside the other.
+	dir := w.CacheDir()
+	_, err = Open(ctx, r.store, "demo", r.options(dir))
+	var stranded *StrandedError
+	if wantErr(t, err, syncer.ErrFenced); !errors.As(err, &stranded) || stranded.CacheDir != dir {
+		t.Errorf("refusal %v", err)
+	}
+	must[*syncer.Commit](t)(Rescue(ctx, r.store, "demo", "rescued", r.options(dir)))
+	_, err = Rescue(ctx, r.store, "demo", "again", r.options(dir))
+	wantErr(t, err, ErrNothingToRescue)
+	w = r.open("demo", dir)
+	must[Attr](t)(w.Stat(ctx, "/theirs"))
+	_, err = w.Stat(ctx, "/mine")
+	wantErr(t, err, fs.ErrNotExist)
+	rescued := r.open("rescued", t.TempDir())
+	if got := must[[]byte](t)(rescued.ReadFile(ctx, "/mine")); string(got) != "unsynced" {
+		t.Errorf("rescued workspace shows %q", got)
+	}
 }

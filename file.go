@@ -112,6 +112,12 @@ func (f *file) load(ctx context.Context) error {
 	return nil
 }
 
+func (f *file) loadNow(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.load(ctx)
+}
+
 func (f *file) loadStaging(rec *metadata.Inode) error {
 	stg, err := f.w.staging.open(rec.Staging)
 	if err != nil {

@@ -107,6 +107,7 @@ func (w *Workspace) OpenInode(ctx context.Context, ino Ino, o OpenOptions) (*Han
 		}
 	}
 	h := &Handle{w: w, write: o.Write, append: o.Append}
+	extents := false
 	err := w.locked(ctx, func() error {
 		n, err := w.inode(ino)
 		switch {
@@ -120,9 +121,17 @@ func (w *Workspace) OpenInode(ctx context.Context, ino Ino, o OpenOptions) (*Han
 			return syscall.EINVAL
 		}
 		h.f = w.acquire(n)
+		extents = n.rec.Content == metadata.ContentExtents
 		return nil
 	})
+	if err == nil && extents {
+		// Now, because the tree forgets them with the first commit after the file is unlinked.
+		err = h.f.loadNow(ctx)
+	}
 	if err != nil {
+		if h.f != nil {
+			h.Close()
+		}
 		return nil, err
 	}
 	if err := h.prepare(ctx, o); err != nil {

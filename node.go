@@ -259,7 +259,9 @@ func (w *Workspace) Link(ctx context.Context, ino, parent Ino, name string) (Att
 		o := w.begin()
 		w.refresh(n)
 		if n.rec.Nlink == 0 {
-			o.del(metadata.OrphanKey(ino))
+			if err := w.adoptOrphan(&o, n); err != nil {
+				return err
+			}
 		}
 		n.rec.Nlink++
 		n.changed(w.now())
@@ -271,6 +273,24 @@ func (w *Workspace) Link(ctx context.Context, ino, parent Ino, name string) (Att
 		return o.commit()
 	})
 	return a, err
+}
+
+// adoptOrphan makes a file without links one that commits must store: they have passed over it and its attributes.
+func (w *Workspace) adoptOrphan(o *op, n *inode) error {
+	names, err := w.xattrNames(n)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		key := metadata.XattrKey(n.rec.Ino, name)
+		v, err := w.get(key)
+		if err != nil {
+			return err
+		}
+		o.put(key, append([]byte{}, v...))
+	}
+	o.del(metadata.OrphanKey(n.rec.Ino))
+	return nil
 }
 
 // ReadDir calls fn for the entries of a directory after a cookie (0: from the start) until it returns false. Cookies

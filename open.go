@@ -20,19 +20,26 @@ import (
 // ErrHeld, ErrFenced, the sentinels of package blobs, ErrInUse and ErrDamaged. With local state and an unreachable store
 // it opens what is on this host and catches up later.
 func Open(ctx context.Context, store blobs.Store, name string, o Options) (*Workspace, error) {
+	w, err := newWorkspace(name, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx, store); err != nil {
+		return nil, errors.Join(err, w.release())
+	}
+	return w, nil
+}
+
+func newWorkspace(name string, o Options) (*Workspace, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
 	if err := syncer.ValidName(name); err != nil {
 		return nil, err
 	}
-	w := &Workspace{name: name, o: o, log: o.Log, readOnly: o.ReadOnly, inodeLimit: inodeCacheLimit,
+	return &Workspace{name: name, o: o, log: o.Log, readOnly: o.ReadOnly, inodeLimit: inodeCacheLimit,
 		inodes: map[Ino]*inode{}, holds: map[Ino]uint64{}, liveFiles: map[*file]struct{}{}, watchers: map[*Watcher]struct{}{},
-		housework: make(chan struct{}, 1), version: uint64(time.Now().UnixNano())}
-	if err := w.open(ctx, store); err != nil {
-		return nil, errors.Join(err, w.release())
-	}
-	return w, nil
+		housework: make(chan struct{}, 1), version: uint64(time.Now().UnixNano())}, nil
 }
 
 func (w *Workspace) open(ctx context.Context, store blobs.Store) error {
@@ -185,24 +192,15 @@ func (w *Workspace) tree(c *syncer.Commit) *metadata.Tree {
 
 // adopt brings the live side onto the head found in the store.
 func (w *Workspace) adopt(ctx context.Context, head *syncer.Commit) error {
-	pos, err := w.position()
+	pos, what, err := w.standing(head)
 	if err != nil {
 		return err
-	}
-	dirty, err := w.live.Dirty()
-	if err != nil {
-		return err
-	}
-	what := syncer.AdoptForeign
-	if pos != nil {
-		what = syncer.Resume(head, syncer.Position{Number: pos.Number, Epoch: pos.Epoch, Nonce: pos.Nonce,
-			Writer: w.writerID, Seq: w.live.LastSeq(), Dirty: dirty})
 	}
 	switch what {
 	case syncer.AdoptFenced:
-		return &syncer.FencedError{Workspace: w.name, Ours: pos.Number, Theirs: *head}
+		return &StrandedError{w.o.CacheDir, &syncer.FencedError{Workspace: w.name, Ours: pos.Number, Theirs: *head}}
 	case syncer.AdoptReset, syncer.AdoptForeign:
-		if pos != nil || dirty {
+		if pos != nil {
 			if err := w.resetLocal(head); err != nil {
 				return err
 			}
@@ -213,6 +211,20 @@ func (w *Workspace) adopt(ctx context.Context, head *syncer.Commit) error {
 		return err
 	}
 	return w.recover(ctx)
+}
+
+// standing tells which commit the live side lies over, nil if none, and what that means beside the head.
+func (w *Workspace) standing(head *syncer.Commit) (*syncer.Commit, syncer.Adoption, error) {
+	pos, err := w.position()
+	if err != nil || pos == nil {
+		return nil, syncer.AdoptForeign, err
+	}
+	dirty, err := w.live.Dirty()
+	if err != nil {
+		return nil, 0, err
+	}
+	return pos, syncer.Resume(head, syncer.Position{Number: pos.Number, Epoch: pos.Epoch, Nonce: pos.Nonce,
+		Writer: w.writerID, Seq: w.live.LastSeq(), Dirty: dirty}), nil
 }
 
 func (w *Workspace) resetLocal(head *syncer.Commit) error {
@@ -263,8 +275,7 @@ func (w *Workspace) startWriting(ctx, run context.Context, head *syncer.Commit) 
 	if err := w.staging.refill(); err != nil {
 		return fmt.Errorf("staging directory: %w", err)
 	}
-	w.writer = syncer.NewWriter(w.repo, w.name, head, w.live.Base(), local{w}, w.lease, syncer.WriterOptions{
-		Writer: w.writerID, Quiet: w.o.CommitQuiet, Latest: w.o.CommitMax, Cache: w.packs, InlineMax: inlineMax, Log: w.log})
+	w.writer = syncer.NewWriter(w.repo, w.name, head, w.live.Base(), local{w}, w.lease, w.writerOptions())
 	w.writer.OnFence(w.freezeFor)
 	if w.o.Takeover {
 		if err := w.writer.Takeover(ctx); err != nil {
@@ -279,6 +290,11 @@ func (w *Workspace) startWriting(ctx, run context.Context, head *syncer.Commit) 
 	w.running.Go(func() { w.writer.Run(run) })
 	w.running.Go(func() { w.housekeep(run) })
 	return nil
+}
+
+func (w *Workspace) writerOptions() syncer.WriterOptions {
+	return syncer.WriterOptions{Writer: w.writerID, Quiet: w.o.CommitQuiet, Latest: w.o.CommitMax, Cache: w.packs,
+		InlineMax: inlineMax, Log: w.log}
 }
 
 func (w *Workspace) readSuper(ctx context.Context) (metadata.Super, error) {

@@ -391,6 +391,10 @@ func (s *Snapshot) Close() { s.txn.Discard() }
 // before: the ops leave the journal.
 func (l *Live) Settle(seq uint64) error {
 	l.mu.Lock()
+	if seq <= l.settled {
+		l.mu.Unlock()
+		return nil
+	}
 	v := l.acquire()
 	l.mu.Unlock()
 	muts := []Mutation{{Key: LocalKey("settled"), Value: binary.BigEndian.AppendUint64(nil, seq)}}
@@ -445,7 +449,7 @@ func (l *Live) Dirty() (bool, error) {
 // Reset drops everything but the remembered chunks and the local facts: the overlay is empty, nothing is dirty, and the
 // next op has a greater number than seq.
 func (l *Live) Reset(seq uint64) error {
-	seq = max(seq, l.LastSeq())
+	seq = max(seq, l.LastSeq()+1) // the next op, whose record goes with the others
 	err := l.AppendClean([]Mutation{{Key: LocalKey("settled"), Value: binary.BigEndian.AppendUint64(nil, seq)}})
 	if err != nil {
 		return err

@@ -336,9 +336,11 @@ func TestKillLeavesPrefix(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Duration(400+300*round)*time.Millisecond, func() { cmd.Process.Kill() })
 		var synced uint64
 		for s := bufio.NewScanner(out); s.Scan(); {
+			if synced == 0 { // it has begun
+				time.AfterFunc(time.Duration(100+150*round)*time.Millisecond, func() { cmd.Process.Kill() })
+			}
 			if synced, err = strconv.ParseUint(s.Text(), 10, 64); err != nil {
 				t.Fatal(err)
 			}

@@ -35,7 +35,7 @@ type pendingCommit struct {
 }
 
 // commit makes one commit of everything dirty. The caller has the turn.
-func (w *Writer) commit(ctx context.Context, message string) (*Commit, error) {
+func (w *Writer) commit(ctx context.Context, message string, patient bool) (*Commit, error) {
 	w.begin(true)
 	defer w.begin(false)
 	if err := w.reigns(); err != nil {
@@ -45,7 +45,7 @@ func (w *Writer) commit(ctx context.Context, message string) (*Commit, error) {
 	if err := w.finishPending(ctx); err != nil {
 		return nil, err
 	}
-	run := w.newRun()
+	run := w.newRun(patient)
 	defer run.close()
 	// Freeze the live side, and read and chunk its files until all were at rest. Packs upload meanwhile.
 	if err := run.prepare(ctx); err != nil {

@@ -26,10 +26,19 @@ import (
 // A staged file that is not live should not change at all; if it does it was reopened, and the same rule is followed
 // with the stamp from before it was read.
 
+//
+// A background commit does not even begin to read a large file that was written a moment ago: reading it would take long
+// enough for the next write to undo the work, and take the disk and the processor from the writer. Such a busy file stays
+// dirty until it has been quiet for WriterOptions.Quiet, or until somebody asks for a commit.
+
+// busySize is the size from which a file that is being written is busy, bytes.
+const busySize = 8 << 20
+
 // commitRun is one try of a commit, from the freeze to the tree.
 type commitRun struct {
-	w      *Writer
-	packer *blobs.Packer
+	w       *Writer
+	packer  *blobs.Packer
+	patient bool // somebody waits for this commit: busy files are tried too
 
 	frozen  Frozen
 	plan    *plan
@@ -46,8 +55,8 @@ type commitRun struct {
 	fresh map[blobs.ID]blobs.Ref
 }
 
-func (w *Writer) newRun() *commitRun {
-	r := &commitRun{w: w, fresh: make(map[blobs.ID]blobs.Ref)}
+func (w *Writer) newRun(patient bool) *commitRun {
+	r := &commitRun{w: w, patient: patient, fresh: make(map[blobs.ID]blobs.Ref)}
 	r.packer = blobs.NewPacker(w.repo.store, blobs.PackerOptions{
 		Target: w.o.PackTarget, Uploads: w.o.Uploads, Cache: w.o.Cache, OnUploaded: w.uploaded,
 	})
@@ -105,7 +114,7 @@ func (r *commitRun) prepare(ctx context.Context) error {
 			return err
 		}
 		if moved == 0 {
-			return nil
+			return r.keepMoved(ctx)
 		}
 		if try == r.w.o.StableTries {
 			return r.keepMoved(ctx)
@@ -150,17 +159,17 @@ func (r *commitRun) freeze(ctx context.Context) error {
 func (r *commitRun) keepRead() {
 	r.before = make(map[metadata.Ino]fileState)
 	for _, f := range r.plan.files {
-		if !f.moved && !f.reuse {
+		if !f.moved && !f.reuse && !f.busy {
 			r.before[f.Ino] = f
 		}
 	}
 }
 
-// keepMoved gives the files that moved the content of the base tree.
+// keepMoved gives the files that moved or are busy the content of the base tree.
 func (r *commitRun) keepMoved(ctx context.Context) error {
 	for i := range r.plan.files {
 		f := &r.plan.files[i]
-		if !f.moved {
+		if !f.moved && !f.busy {
 			continue
 		}
 		old, err := r.baseInode(ctx, f.Ino)
@@ -172,6 +181,9 @@ func (r *commitRun) keepMoved(ctx context.Context) error {
 			return err
 		}
 		r.plan.unstable = append(r.plan.unstable, f.Ino)
+		if f.busy {
+			continue
+		}
 		r.w.log.Warn("a file kept changing and stays as it was in the last commit", "workspace", r.w.name,
 			"inode", uint64(f.Ino), "staging", f.staging)
 	}
@@ -183,7 +195,7 @@ func (r *commitRun) keepMoved(ctx context.Context) error {
 func (r *commitRun) findMoved() (moved int, err error) {
 	for i := range r.plan.files {
 		f := &r.plan.files[i]
-		if f.staging == 0 || f.reuse && !f.live {
+		if f.staging == 0 || f.busy || f.reuse && !f.live {
 			continue
 		}
 		if !f.moved {
@@ -247,7 +259,7 @@ func (r *commitRun) readFiles(ctx context.Context) error {
 }
 
 func (r *commitRun) feed(ctx context.Context, jobs chan<- readJob, f *fileState) error {
-	if f.reuse {
+	if f.reuse || f.busy {
 		return nil
 	}
 	r.files++

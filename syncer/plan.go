@@ -48,6 +48,7 @@ type fileState struct {
 	reuse    bool   // the base tree's content is still right: nothing is read
 	staging  uint64 // 0: the content is in the journal
 	live     bool   // Stamp is that of the freeze, and decides
+	busy     bool   // large and being written: not read at all
 	moved    bool   // changed while it was read
 	unstable bool   // keeps what the base tree has
 	mtime    int64  // ns; of the commit's record, 0: as in the live record
@@ -144,7 +145,9 @@ func (r *commitRun) scanInode(ctx context.Context, key []byte) error {
 			p.live = true
 		}
 		if !f.reuse {
-			p.bytes += f.Size
+			if !f.busy {
+				p.bytes += f.Size
+			}
 		} else if err := r.keepBase(ctx, f, old); err != nil {
 			return err
 		}
@@ -192,6 +195,8 @@ func (r *commitRun) planFile(n, old *metadata.Inode) fileState {
 		f.Size, f.mtime = f.Stamp.Size, f.Stamp.Mtime
 	}
 	f.reuse = old != nil && r.frozen.Settled(n.Ino, n.Staging)
+	f.busy = f.live && !f.reuse && !r.patient && f.Size >= busySize &&
+		r.w.o.Clock.Now().UnixNano()-f.Stamp.Mtime < int64(r.w.o.Quiet)
 	return f
 }
 

@@ -44,7 +44,7 @@ func (w *Writer) Run(ctx context.Context) {
 		if err := w.awaitQuiet(ctx); err != nil {
 			return
 		}
-		_, err := w.Commit(ctx, "")
+		_, err := w.join(ctx, "", false)
 		switch {
 		case err == nil:
 			if trouble.tries > 0 {

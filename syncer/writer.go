@@ -145,7 +145,8 @@ func NewWriter(repo *Repo, name string, head *Commit, base *metadata.Tree, local
 // flight is one commit and everybody who waits for it.
 type flight struct {
 	message string
-	run     func(ctx context.Context, message string) (*Commit, error)
+	run     func(ctx context.Context, message string, patient bool) (*Commit, error)
+	patient bool // guarded by Writer.mu
 	ctx     context.Context
 	cancel  context.CancelFunc
 	waiting int           // guarded by Writer.mu; the flight is cancelled when nobody waits
@@ -160,10 +161,11 @@ type flight struct {
 // last one leaves Commit returns after it has stopped. Errors: *FencedError, or whatever the store or the live side
 // reported; then everything is as dirty as it was.
 func (w *Writer) Commit(ctx context.Context, message string) (*Commit, error) {
-	return w.join(ctx, message)
+	return w.join(ctx, message, true)
 }
 
-func (w *Writer) join(ctx context.Context, message string) (*Commit, error) {
+// join boards the next commit. It is patient with busy files if anybody on board asked for it; see busySize.
+func (w *Writer) join(ctx context.Context, message string, patient bool) (*Commit, error) {
 	w.mu.Lock()
 	f := w.next
 	if f == nil {
@@ -173,6 +175,7 @@ func (w *Writer) join(ctx context.Context, message string) (*Commit, error) {
 		go w.fly(f)
 	}
 	f.waiting++
+	f.patient = f.patient || patient
 	if message != "" {
 		f.message = message
 	}
@@ -224,9 +227,9 @@ func (w *Writer) fly(f *flight) {
 	if w.next == f {
 		w.next = nil
 	}
-	message := f.message
+	message, patient := f.message, f.patient
 	w.mu.Unlock()
-	f.head, f.err = f.run(f.ctx, message)
+	f.head, f.err = f.run(f.ctx, message, patient)
 	w.note(f.err)
 }
 
