@@ -63,8 +63,8 @@ type Live struct {
 	// settled, and dirtySettled as of the last settled one.
 	dirtyOps, dirtySettled uint64
 	dirtyAt                map[uint64]uint64
-	err     error  // sticky: the first failed write; nothing is accepted after it
-	closing bool
+	err                    error // sticky: the first failed write; nothing is accepted after it
+	closing                bool
 
 	syncMu sync.Mutex // one sync at a time; also guards what follows
 	synced uint64     // last op known to be on stable storage
