@@ -8,8 +8,8 @@ import (
 
 // databaseRows run sqlite with a durable transaction per insert.
 var databaseRows = []row{
-	{name: "sqlite 1,000 transactions", run: transactions("delete")},
-	{name: "sqlite 1,000 transactions WAL", run: transactions("wal")},
+	{name: "sqlite 1000 transactions", run: transactions("delete")},
+	{name: "sqlite 1000 transactions WAL", run: transactions("wal")},
 }
 
 // transactions inserts a row per transaction, each synced.

@@ -8,12 +8,12 @@ import (
 
 // nameRows work on names and attributes.
 var nameRows = []row{
-	{name: "create 1,000 (2 KiB)", run: createFiles},
-	{name: "stat 1,000 warm", setup: createFiles, keep: true, warm: statFiles, run: statFiles},
-	{name: "open+read 1,000 warm", setup: createFiles, keep: true, warm: readFiles, run: readFiles},
-	{name: "rename 1,000", setup: createFiles, run: renameFiles},
-	{name: "unlink 1,000", setup: createFiles, run: unlinkFiles},
-	{name: "mkdir tree 1,110", run: makeTree},
+	{name: "create 1000 (2 KiB)", run: createFiles},
+	{name: "stat 1000 warm", setup: createFiles, keep: true, warm: statFiles, run: statFiles},
+	{name: "open+read 1000 warm", setup: createFiles, keep: true, warm: readFiles, run: readFiles},
+	{name: "rename 1000", setup: createFiles, run: renameFiles},
+	{name: "unlink 1000", setup: createFiles, run: unlinkFiles},
+	{name: "mkdir tree 1110", run: makeTree},
 	{name: "find warm", setup: plantTree, keep: true, warm: findTree, run: findTree},
 	{name: "find cold names", setup: plantTree, keep: true, warm: dropNames, run: findTree},
 }

@@ -11,7 +11,7 @@ import (
 // packageRows handle a real node_modules: 15,000 files.
 var packageRows = []row{
 	{name: "npm install", setup: npmProject, run: npmInstall},
-	{name: "untar 15,000 files", setup: needTar, run: untar},
+	{name: "untar 15000 files", setup: needTar, run: untar},
 	{name: "rm -rf node_modules", setup: untar, run: removeModules},
 }
 

@@ -62,7 +62,7 @@ func (m *Image) Close() error {
 	ctx := context.Background()
 	var failed error
 	if mounted(m.Dir) {
-		if err := run(ctx, "umount", m.Dir); err != nil {
+		if err := m.unmount(ctx); err != nil {
 			failed = errors.Join(err, run(ctx, "umount", "-l", m.Dir))
 		}
 	}
@@ -72,6 +72,18 @@ func (m *Image) Close() error {
 		}
 	}
 	return failed
+}
+
+// unmount gives processes that are just ending a moment to let go.
+func (m *Image) unmount(ctx context.Context) error {
+	var err error
+	for range 20 {
+		if err = run(ctx, "umount", m.Dir); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
 }
 
 // Sync writes everything of this image back.
