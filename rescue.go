@@ -17,8 +17,8 @@ type StrandedError struct {
 }
 
 func (e *StrandedError) Error() string {
-	return fmt.Sprintf("%v; unsynced work of this host is kept in %s: `wsctl rescue NEW-NAME` makes it a workspace of its own, "+
-		"--read-only shows the workspace without it", e.Fenced, e.CacheDir)
+	return fmt.Sprintf("%v; unsynced work of this host is kept in %s: `wsctl rescue %s NEW-NAME` makes it a workspace of its own, "+
+		"--read-only shows the workspace without it", e.Fenced, e.CacheDir, e.Fenced.Workspace)
 }
 
 // Unwrap gives the *syncer.FencedError, which matches syncer.ErrFenced.

@@ -49,7 +49,7 @@ With --json every command prints JSON: listings one object a line, anything else
 	root.PersistentFlags().StringVarP(&a.workspace, "workspace", "w", "", "DIR, NAME or STORE#NAME")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		initCommand(a), listCommand(a), destroyCommand(a), doctorCommand(a),
+		initCommand(a), listCommand(a), destroyCommand(a), doctorCommand(a), rescueCommand(a),
 		statusCommand(a), syncCommand(a), logCommand(a), checkCommand(a), dfCommand(a),
 		lsCommand(a), statCommand(a), catCommand(a), putCommand(a), getCommand(a),
 		cpCommand(a), mvCommand(a), rmCommand(a), mkdirCommand(a))

@@ -67,6 +67,27 @@ func OpenWorkspace(ctx context.Context, t Target, o OpenOptions) (*Opened, error
 	return &Opened{Workspace: w, dir: o.Workspace.CacheDir}, nil
 }
 
+// RescueWorkspace makes the unsynced work of a fenced workspace a workspace of its own; see wsfs.Rescue.
+func RescueWorkspace(ctx context.Context, t Target, name string) (*syncer.Commit, error) {
+	dir, err := t.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if !hasLocal(dir) {
+		return nil, NotFoundf("this host has no state of workspace %s (cache directory %s)", t, dir)
+	}
+	store, err := openStore(ctx, t.Store, false)
+	if err != nil {
+		return nil, err
+	}
+	store.settle()
+	commit, err := wsfs.Rescue(ctx, store, t.Name, name, wsfs.Options{CacheDir: dir})
+	if err != nil {
+		return nil, explain(t, dir, err)
+	}
+	return commit, nil
+}
+
 // hasLocal tells whether this host has state of the workspace, perhaps with work that is not in the store yet.
 func hasLocal(cacheDir string) bool {
 	_, err := os.Stat(filepath.Join(cacheDir, "meta"))
@@ -108,6 +129,8 @@ func explain(t Target, cacheDir string, err error) error {
 		return NotFoundf("%v; create it with: wsctl init '%s'", err, t.Store)
 	case errors.Is(err, syncer.ErrNoWorkspace):
 		return NotFoundf("store %s has no workspace %q; create it with: wsctl init '%s', or mount with --create", t.Store, t.Name, t)
+	case errors.Is(err, wsfs.ErrNothingToRescue):
+		return NotFoundf("workspace %s: no work on this host that another writer has overtaken: %v", t, err)
 	case errors.Is(err, wsfs.ErrInUse):
 		who := "another process"
 		if l := daemonOf(cacheDir); l != nil {
@@ -145,7 +168,10 @@ func daemonOf(cacheDir string) *Live {
 // error is wsfs.ErrUnsynced.
 func (o *Opened) Close(ctx context.Context) error {
 	err := o.Workspace.Close(ctx)
-	if errors.Is(err, wsfs.ErrUnsynced) {
+	switch {
+	case errors.Is(err, wsfs.ErrUnsynced) && errors.Is(err, syncer.ErrFenced):
+		err = fmt.Errorf("%w; `wsctl rescue %s NEW-NAME` makes it a workspace of its own", err, o.Name())
+	case errors.Is(err, wsfs.ErrUnsynced):
 		err = fmt.Errorf("%w; the next mount or command on this host goes on with it", err)
 	}
 	return err
