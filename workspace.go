@@ -134,13 +134,23 @@ type Kernel interface {
 	InvalidateEntry(parent Ino, name string)
 }
 
-// SetKernel sets the kernel that has the workspace mounted, nil when it is unmounted.
+// SetKernel sets the kernel that has the workspace mounted, nil when it is unmounted: the references it held are gone
+// then, and with them the orphans that nothing else holds.
 func (w *Workspace) SetKernel(k Kernel) {
-	if k == nil {
-		w.kernel.Store(nil)
+	if k != nil {
+		w.kernel.Store(&k)
 		return
 	}
-	w.kernel.Store(&k)
+	w.kernel.Store(nil)
+	w.mu.Lock()
+	clear(w.holds)
+	w.mu.Unlock()
+	if w.readOnly {
+		return
+	}
+	if err := w.recoverOrphans(context.Background()); err != nil {
+		w.log.Warn("delete orphans after unmount", "err", err)
+	}
 }
 
 // Name is the workspace's name in its pool.
