@@ -42,8 +42,37 @@ func TestSmallWorkspaceOpensFast(t *testing.T) {
 			t.Errorf("mounted and usable from %s in %v, at most %v", what, best, limit)
 		}
 	}
-	usable(200*time.Millisecond, "its cache")
-	usable(400*time.Millisecond, "an empty cache")
+	// Half of this is promised; a run that shares the machine with other tests gets twice the time.
+	usable(size(400*time.Millisecond, 200*time.Millisecond), "its cache")
+	usable(size(800*time.Millisecond, 400*time.Millisecond), "an empty cache")
+}
+
+// TestColdMountReadsLittle counts the requests of a mount from an empty cache: a handful, however many files there are.
+func TestColdMountReadsLittle(t *testing.T) {
+	dir := workDir(t)
+	s := startVersitygw(t, dir)
+	h := newHost(t, dir, "host", s)
+	h.wsctl(quick, "init", s.target("cold"))
+	m := h.mount(s.target("cold"), "cold")
+	var costs []int64
+	for files := range 2 {
+		for i := range 1 + files*5000 {
+			writeFile(t, filepath.Join(m.dir, fmt.Sprintf("%d-%d", files, i)), "content")
+		}
+		m.umount()
+		h.loseCache()
+		through, count := s.counted(t)
+		m = h.mount(through.target("cold"), "cold")
+		costs = append(costs, count.gets.Load())
+		m.umount()
+		h.loseCache()
+		m = h.mount(s.target("cold"), "cold")
+	}
+	m.umount()
+	t.Logf("GETs of a cold mount with 1 and with 5,000 files: %v", costs)
+	if costs[0] > 20 || costs[1] > costs[0]+3 {
+		t.Errorf("GETs %v: want a handful, and no more for more files", costs)
+	}
 }
 
 // TestManyMounts mounts fifty workspaces of one host at once.
@@ -86,15 +115,21 @@ func TestColdOpenOfMillion(t *testing.T) {
 	h.wsctl(quick, "init", s.target("million"))
 	plantMillion(t, h, s, dir)
 	h.loseCache()
-	m := h.mount(s.target("million"), "million")
+	through, count := s.counted(t)
+	m := h.mount(through.target("million"), "million")
+	mounting := count.gets.Load()
 	start := time.Now()
 	names, err := os.ReadDir(filepath.Join(m.dir, "planted", "d0500"))
 	if err != nil || len(names) != 1000 {
 		t.Fatalf("ls: %d names, %v", len(names), err)
 	}
-	listed := time.Since(start)
+	listed, listing := time.Since(start), count.gets.Load()-mounting
 	now, _ := m.memory()
-	t.Logf("mount of 1,000,000 files from an empty cache: %v; ls of 1,000: %v; %d MiB resident", m.ready.Round(time.Millisecond), listed.Round(time.Microsecond), now)
+	t.Logf("mount of 1,000,000 files from an empty cache: %v, %d GETs; ls of 1,000: %v, %d GETs; %d MiB resident",
+		m.ready.Round(time.Millisecond), mounting, listed.Round(time.Microsecond), listing, now)
+	if mounting > 20 || listing > 40 {
+		t.Errorf("%d GETs to mount, at most 20; %d to list, at most 40", mounting, listing)
+	}
 	if m.ready > 2*time.Second || listed > time.Second {
 		t.Errorf("mount %v, at most 2 s; ls %v, at most 1 s", m.ready, listed)
 	}
