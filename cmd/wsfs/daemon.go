@@ -136,7 +136,7 @@ func (d *mountd) openWorkspace(ctx context.Context) (err error) {
 	}
 	d.opened, err = cli.OpenWorkspace(ctx, d.s.Target, cli.OpenOptions{LockWait: 2 * time.Second, Workspace: wsfs.Options{
 		CacheDir: d.s.CacheDir, CacheSize: int64(d.s.CacheSize), DirtyLimit: int64(d.s.DirtyLimit),
-		CommitQuiet: min(time.Second, d.s.CommitInterval), CommitMax: d.s.CommitInterval,
+		CommitQuiet: min(d.s.CommitQuiet, d.s.CommitInterval), CommitMax: d.s.CommitInterval,
 		FsyncStore: d.s.Fsync == "store", ReadOnly: d.s.ReadOnly, Takeover: d.s.Takeover, Create: d.s.Create, Log: d.log,
 	}})
 	if err != nil && ctx.Err() != nil {

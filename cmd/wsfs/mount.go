@@ -29,6 +29,7 @@ type settings struct {
 	CacheSize      size
 	DirtyLimit     size
 	CommitInterval time.Duration // latest commit after a change
+	CommitQuiet    time.Duration // commit after this long without a change
 	Fsync          string        // "local" or "store"
 	Passthrough    fusefs.Passthrough
 	Verbose        bool
@@ -51,10 +52,12 @@ const (
 	defaultCacheSize      = size(10 << 30)
 	defaultDirtyLimit     = size(20 << 30)
 	defaultCommitInterval = 5 * time.Second
+	defaultCommitQuiet    = time.Second
 )
 
 func defaults() *settings {
-	return &settings{CacheSize: defaultCacheSize, DirtyLimit: defaultDirtyLimit, CommitInterval: defaultCommitInterval, Fsync: "local"}
+	return &settings{CacheSize: defaultCacheSize, DirtyLimit: defaultDirtyLimit, CommitInterval: defaultCommitInterval,
+		CommitQuiet: defaultCommitQuiet, Fsync: "local"}
 }
 
 func mountCommand() *cobra.Command {
@@ -95,6 +98,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.Var(&s.CacheSize, "cache-size", "how much of the store is kept on this host")
 	f.Var(&s.DirtyLimit, "dirty-limit", "how much work may wait for the store before writers are held up")
 	f.DurationVar(&s.CommitInterval, "commit-interval", s.CommitInterval, "commit at the latest this long after a change")
+	f.DurationVar(&s.CommitQuiet, "commit-quiet", s.CommitQuiet, "commit this long after the last change")
 	f.StringVar(&s.Fsync, "fsync", s.Fsync, "what fsync waits for: local (the journal) or store (a commit)")
 	f.BoolVar(&s.Verbose, "verbose", false, "log more")
 }
@@ -132,6 +136,8 @@ func (s *settings) validate(f *pflag.FlagSet, options []string, target, dir stri
 		return cli.Usagef("--fsync=%s: want local or store", s.Fsync)
 	case s.CommitInterval < 100*time.Millisecond || s.CommitInterval > 24*time.Hour:
 		return cli.Usagef("--commit-interval=%v: want 100ms to 24h", s.CommitInterval)
+	case s.CommitQuiet < time.Millisecond || s.CommitQuiet > 24*time.Hour:
+		return cli.Usagef("--commit-quiet=%v: want 1ms to 24h", s.CommitQuiet)
 	case s.CacheSize < 64<<20:
 		return cli.Usagef("--cache-size=%s: want at least 64M", s.CacheSize.String())
 	case s.DirtyLimit < 16<<20:

@@ -46,7 +46,7 @@ func TestFirstMount(t *testing.T) {
 // TestUmountWaits: what was written just before umount is in the store when it returns.
 func TestUmountWaits(t *testing.T) {
 	h := newHost(t)
-	dir := h.mount("demo", "--commit-interval=1h")
+	dir := h.mount("demo", "--commit-interval=1h", "--commit-quiet=1h")
 	body := strings.Repeat("0123456789abcdef", 1<<20)
 	h.write(dir+"/big", body)
 	h.ok("wsfs", "umount", dir)
@@ -60,7 +60,7 @@ func TestUmountWaits(t *testing.T) {
 func TestUmountNoWait(t *testing.T) {
 	for _, flag := range []string{"--no-wait", "--timeout=1ns"} {
 		h := newHost(t)
-		dir := h.mount("demo", "--commit-interval=1h")
+		dir := h.mount("demo", "--commit-interval=1h", "--commit-quiet=1h")
 		h.write(dir+"/f", "unsynced")
 		r := h.run("wsfs", "umount", flag, dir)
 		if r.code != cli.ExitUnsynced || !strings.Contains(r.stderr, ".cache/wsfs") {
@@ -79,7 +79,7 @@ func TestUmountNoWait(t *testing.T) {
 // TestDeadMountIsRepaired: after kill -9 the next mount frees the mount point, says so in its log, and has everything.
 func TestDeadMountIsRepaired(t *testing.T) {
 	h := newHost(t)
-	dir := h.mount("demo", "--commit-interval=1h")
+	dir := h.mount("demo", "--commit-interval=1h", "--commit-quiet=1h")
 	h.write(dir+"/f", "written before the kill")
 	if out, err := exec.Command("sync", dir+"/f").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -146,7 +146,7 @@ func TestStaleRegistry(t *testing.T) {
 func TestSignals(t *testing.T) {
 	h := newHost(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		dir := h.mount("demo", "--commit-interval=1h")
+		dir := h.mount("demo", "--commit-interval=1h", "--commit-quiet=1h")
 		h.write(dir+"/f", sig.String())
 		l := h.daemon(dir)
 		h.kill(l, sig)
@@ -215,7 +215,7 @@ func TestBusyUmount(t *testing.T) {
 // TestPlainUmount: umount(8) by somebody ends the daemon too, with everything committed.
 func TestPlainUmount(t *testing.T) {
 	h := newHost(t)
-	dir := h.mount("demo", "--commit-interval=1h")
+	dir := h.mount("demo", "--commit-interval=1h", "--commit-quiet=1h")
 	h.write(dir+"/f", "x")
 	l := h.daemon(dir)
 	if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
