@@ -142,6 +142,8 @@ func explain(t Target, cacheDir string, err error) error {
 		return InUsef("workspace %s is in use on this host by %s (cache directory %s)", t, who, cacheDir)
 	case errors.Is(err, syncer.ErrHeld):
 		return fmt.Errorf("%w; choose: --read-only to follow it, --takeover to take it, or wait until it is unmounted there", err)
+	case errors.Is(err, syncer.ErrFenced):
+		return fmt.Errorf("%w; unsynced work of this host is kept in %s and is not dropped: move that directory aside (or use another --cache-dir) to go on from the other writer's commit, or use --read-only to follow it", err, cacheDir)
 	case errors.Is(err, wsfs.ErrDamaged):
 		return fmt.Errorf("workspace %s: %w; the damaged state is kept in %s: move it away to go on from the last commit", t, err, cacheDir)
 	}
