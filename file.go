@@ -90,14 +90,11 @@ func (f *file) load(ctx context.Context) error {
 	case metadata.ContentInline:
 		f.data, f.form = append([]byte(nil), rec.Inline...), formSmall
 	case metadata.ContentJournal:
-		v, _, err := f.w.live.GetLocal(metadata.ContentKey(rec.Ino))
-		if err == nil && v == nil {
-			err = fmt.Errorf("inode %d: content is not in the journal: %w", rec.Ino, metadata.ErrDamaged)
-		}
+		data, err := f.w.live.Content(rec.Ino)
 		if err != nil {
 			return f.w.localFault(err)
 		}
-		f.data, f.form = append([]byte(nil), v...), formSmall
+		f.data, f.form = data, formSmall
 	default:
 		if rec.Size == 0 {
 			f.data, f.form = nil, formSmall
@@ -300,21 +297,34 @@ func (f *file) dirtyStaging() error {
 // held for writing.
 func (f *file) recordContent(touched bool) error {
 	w := f.w
+	o := w.begin()
+	if err := f.journal(&o); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.begin()
 	if err := f.record(&o, touched); err != nil {
 		return err
 	}
 	o.save(f.n)
-	if f.form == formSmall && f.n.rec.Content == metadata.ContentJournal {
-		o.put(metadata.ContentKey(f.n.rec.Ino), append(make([]byte, 0, len(f.data)), f.data...))
-		f.journaled += int64(len(f.data))
-	}
 	if touched {
 		w.notify(Event{Kind: EventWrite, Ino: f.n.rec.Ino})
 	}
 	return o.commit()
+}
+
+// journal stores content that is small, but too large for its record, in the journal. w.mu need not be held.
+func (f *file) journal(o *op) error {
+	if f.form != formSmall || len(f.data) <= inlineMax {
+		return nil
+	}
+	m, err := f.w.live.StoreContent(f.n.rec.Ino, f.data)
+	if err != nil {
+		return f.w.diskFault("write content log", err)
+	}
+	o.muts = append(o.muts, m)
+	f.journaled += int64(len(f.data))
+	return nil
 }
 
 // record fills in the inode record; w.mu is held.

@@ -479,13 +479,13 @@ func (f *file) shrink() error {
 	f.stg.Close()
 	f.stg, f.number = nil, 0
 	o := f.w.begin()
+	if err := f.journal(&o); err != nil {
+		return err
+	}
 	if err := f.record(&o, false); err != nil {
 		return err
 	}
 	r.Mtime, r.Ctime = mtime, ctime
 	o.save(f.n)
-	if r.Content == metadata.ContentJournal {
-		o.put(metadata.ContentKey(r.Ino), data)
-	}
 	return o.commit()
 }

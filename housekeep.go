@@ -20,8 +20,6 @@ const (
 	diskReserve = 96 << 20
 	// spaceAge is how long a look at the disk's free space counts.
 	spaceAge = 100 * time.Millisecond
-	// garbageEvery is how often the journal's dead values are collected while there is little to do.
-	garbageEvery = 5 * time.Minute
 )
 
 func (w *Workspace) wakeHousekeeper() {
@@ -32,11 +30,10 @@ func (w *Workspace) wakeHousekeeper() {
 }
 
 // housekeep does what no operation should wait for: spare staging files, removing dropped ones, noticing what a kernel
-// wrote, keeping the cache within its size, collecting garbage.
+// wrote, keeping the cache within its size.
 func (w *Workspace) housekeep(ctx context.Context) {
 	tick := time.NewTicker(houseTick)
 	defer tick.Stop()
-	garbage := time.Now().Add(garbageEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,13 +48,10 @@ func (w *Workspace) housekeep(ctx context.Context) {
 		if err := w.removeDoomed(); err != nil {
 			w.log.Warn("remove staging files", "err", err)
 		}
-		w.trimStaging()
-		if time.Now().After(garbage) {
-			garbage = time.Now().Add(garbageEvery)
-			if err := w.live.CollectGarbage(); err != nil {
-				w.log.Warn("collect garbage", "err", err)
-			}
+		if err := w.live.DropContentLogs(); err != nil {
+			w.log.Warn("remove content logs", "err", err)
 		}
+		w.trimStaging()
 	}
 }
 

@@ -118,12 +118,28 @@ func (w *Workspace) recoverFile(n *inode) error {
 	return o.commit()
 }
 
-// recoverJournaled counts small content that waits for a commit.
+// recoverJournaled counts small content that waits for a commit. What was written and never synced before a power loss may
+// be lost: such a file keeps its name and is empty.
 func (w *Workspace) recoverJournaled() error {
-	return w.live.ScanLocal([]byte{metadata.KeyContent}, func(_, value []byte) error {
-		w.dirtyBytes.Add(int64(len(value)))
-		return nil
-	})
+	w.dirtyBytes.Add(w.live.ContentBytes())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ino := range w.live.Lost() {
+		n, err := w.localInode(ino)
+		if err != nil {
+			return err
+		}
+		o := w.begin()
+		o.del(metadata.ContentKey(ino))
+		if n != nil && n.rec.Content == metadata.ContentJournal {
+			n.rec.Content, n.rec.Size, n.rec.Alloc, n.rec.Version = metadata.ContentNone, 0, 0, w.nextVersion()
+			o.save(n)
+		}
+		if err := o.commit(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *Workspace) recoverOrphans(ctx context.Context) error {

@@ -208,6 +208,10 @@ func (l *Live) Sync() error {
 	l.mu.Lock()
 	covered := l.written
 	l.mu.Unlock()
+	// Content first: a pointer on stable storage must not be ahead of its bytes.
+	if err := l.content.sync(); err != nil {
+		return fmt.Errorf("sync content: %w", err)
+	}
 	if err := l.syncFiles(); err != nil {
 		return fmt.Errorf("sync metadata: %w", err)
 	}
@@ -279,7 +283,8 @@ func (l *Live) Close() error {
 	poke(l.urgent)
 	<-l.flusher
 	l.view.txn.Discard()
-	if err := l.db.Close(); err != nil {
+	err := errors.Join(l.db.Close(), l.content.close())
+	if err != nil {
 		return errors.Join(syncErr, fmt.Errorf("close metadata: %w", err))
 	}
 	return syncErr
@@ -287,6 +292,7 @@ func (l *Live) Close() error {
 
 // Snapshot is the overlay as of one sequence number, unaffected by later ops.
 type Snapshot struct {
+	l   *Live
 	txn *badger.Txn
 	seq uint64
 }
@@ -307,16 +313,18 @@ func (l *Live) BeginSnapshot() func() (*Snapshot, error) {
 	l.dirtyAt[seq] = l.dirtyOps
 	l.cur.snap = c
 	l.cur.size++ // an empty batch too must come by the flusher
+	l.snapshots++
 	l.seal()
 	return func() (*Snapshot, error) {
 		txn := <-c
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.err != nil {
+			l.snapshots--
 			txn.Discard()
 			return nil, l.failure()
 		}
-		return &Snapshot{txn: txn, seq: seq}, nil
+		return &Snapshot{l: l, txn: txn, seq: seq}, nil
 	}
 }
 
@@ -335,7 +343,10 @@ func (s *Snapshot) Content(ino Ino) ([]byte, error) {
 	if err == nil && !ok {
 		err = fmt.Errorf("inode %d: %w: its content is not in the journal", ino, ErrDamaged)
 	}
-	return v, err
+	if err != nil {
+		return nil, err
+	}
+	return s.l.content.read(v)
 }
 
 // Dirty calls fn for each key of the committed key space named by the journal, in ascending order, each once.
@@ -385,7 +396,12 @@ func scanJournal(txn *badger.Txn, fn func(last uint64, rec JournalRecord) error)
 }
 
 // Close releases the snapshot.
-func (s *Snapshot) Close() { s.txn.Discard() }
+func (s *Snapshot) Close() {
+	s.txn.Discard()
+	s.l.mu.Lock()
+	s.l.snapshots--
+	s.l.mu.Unlock()
+}
 
 // Settle tells that every op up to seq is in a durable commit and that everything this makes true has been appended
 // before: the ops leave the journal.
@@ -470,20 +486,10 @@ func (l *Live) dropOverlay(seq uint64) error {
 	err := l.db.DropPrefix([]byte{KeySuper}, []byte{KeyDirent}, []byte{KeyExtent}, []byte{KeyInode}, []byte{KeyXattr},
 		[]byte{KeyContent}, []byte{KeyJournal}, []byte{KeyStaging}, []byte{KeyOrphan})
 	l.view = &view{txn: l.db.NewTransaction(false), refs: 1}
+	for ino := range maps.Clone(l.content.owners) {
+		err = errors.Join(err, l.content.own(ino, nil))
+	}
 	l.lastSeq, l.written, l.settled = max(l.lastSeq, seq), max(l.written, seq), seq
 	l.dirtySettled = l.dirtyOps
 	return err
-}
-
-// CollectGarbage gives disk space of dropped values back; call it when there is little else to do.
-func (l *Live) CollectGarbage() error {
-	for {
-		err := l.db.RunValueLogGC(0.5)
-		switch {
-		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
-			return nil
-		case err != nil:
-			return fmt.Errorf("collect garbage in metadata: %w", err)
-		}
-	}
 }

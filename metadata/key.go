@@ -23,7 +23,7 @@ const (
 	KeyInode  = 'i' // i ino(8)                            -> Inode
 	KeyXattr  = 'a' // a ino(8) name                       -> the attribute's bytes
 
-	KeyContent = 'c' // c ino(8)                           -> whole content of a small file not yet chunked
+	KeyContent = 'c' // c ino(8)                           -> where the content of a small file not yet chunked is
 	KeyJournal = 'j' // j last seq(8)                      -> JournalRecord
 	KeyIndex   = 'k' // k chunk id(32)                     -> locator, for dedup
 	KeyLocal   = 'm' // m name                             -> local facts (base commit, writer, ...)

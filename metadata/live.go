@@ -24,6 +24,8 @@ var ErrClosed = errors.New("local metadata is closed")
 type Mutation struct {
 	Key   []byte
 	Value []byte
+
+	content uint64 // the content log that StoreContent took a reference to
 }
 
 // LiveOptions configures OpenLive.
@@ -49,6 +51,8 @@ type Live struct {
 	wake       chan struct{} // to the flusher: something to do
 	urgent     chan struct{} // to the flusher: do not wait for company
 	flusher    chan struct{} // closed when the flusher has ended
+	content    *contentLogs
+	lost       []Ino
 
 	mu      sync.Mutex // guards all below
 	room    *sync.Cond // a batch was written
@@ -63,6 +67,7 @@ type Live struct {
 	// settled, and dirtySettled as of the last settled one.
 	dirtyOps, dirtySettled uint64
 	dirtyAt                map[uint64]uint64
+	snapshots              int   // open or begun
 	err                    error // sticky: the first failed write; nothing is accepted after it
 	closing                bool
 
@@ -77,8 +82,8 @@ const (
 	batchMaxBytes  = 1 << 20
 	batchMaxKeys   = 8000
 	maxSealed      = 4
-	tombstone      = 1 // UserMeta of a deleted key of the committed key space
-	valueThreshold = 1 << 10
+	tombstone      = 1       // UserMeta of a deleted key of the committed key space
+	valueThreshold = 1 << 20 // everything is in the tables: values live briefly or are small
 )
 
 type pending struct {
@@ -140,9 +145,19 @@ func OpenLive(dir string, o LiveOptions) (*Live, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	l.cur = newBatch()
+	if l.content, err = openContentLogs(dir); err == nil {
+		l.lost, err = l.loadContent()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open content logs in %s: %w", dir, err), db.Close())
+	}
 	go l.flushLoop()
 	return l, nil
 }
+
+// Lost are the inodes whose content was found missing when the Live was opened: written and never synced before a power
+// loss. Content reports ErrDamaged for them until they are written again.
+func (l *Live) Lost() []Ino { return l.lost }
 
 // NewReadOnlyLive returns a Live without an overlay: every read is the tree's, every Append fails.
 func NewReadOnlyLive() *Live {
@@ -252,6 +267,11 @@ func (l *Live) append(muts []Mutation, dirty bool) (uint64, error) {
 	b.last = l.lastSeq
 	b.size += size
 	for _, m := range muts {
+		if m.Key[0] == KeyContent {
+			if err := l.ownContent(m); err != nil {
+				return 0, err
+			}
+		}
 		p := pending{value: m.Value, dirty: dirty && Committed(m.Key)}
 		if old, ok := b.m[string(m.Key)]; ok {
 			p.dirty = p.dirty || old.dirty
@@ -260,6 +280,19 @@ func (l *Live) append(muts []Mutation, dirty bool) (uint64, error) {
 	}
 	poke(l.wake)
 	return l.lastSeq, nil
+}
+
+// ownContent moves an inode's content pointer.
+func (l *Live) ownContent(m Mutation) error {
+	ino, err := ParseInoKey(m.Key)
+	if err != nil {
+		return err
+	}
+	err = l.content.own(ino, m.Value)
+	if m.content != 0 {
+		l.content.unref(m.content)
+	}
+	return err
 }
 
 func (l *Live) failure() error {
