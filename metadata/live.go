@@ -30,7 +30,7 @@ type Mutation struct {
 
 // LiveOptions configures OpenLive.
 type LiveOptions struct {
-	// FlushDelay is how long an op may wait in memory for company before its group is written (default 2 ms).
+	// FlushDelay is how long an op may wait in memory for company before its group is written (default 5 ms).
 	FlushDelay time.Duration
 	Log        *slog.Logger
 }
@@ -128,7 +128,7 @@ func OpenLive(dir string, o LiveOptions) (*Live, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.FlushDelay <= 0 {
-		o.FlushDelay = 2 * time.Millisecond
+		o.FlushDelay = 5 * time.Millisecond
 	}
 	db, err := badger.Open(badgerOptions(dir, o.Log))
 	if err != nil {

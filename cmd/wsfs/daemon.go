@@ -151,7 +151,8 @@ func (d *mountd) mountOn(ctx context.Context) error {
 	}
 	m, err := fusefs.Mount(d.opened.Workspace, d.s.Dir, fusefs.Options{
 		ReadOnly: d.opened.ReadOnly(), AllowOther: d.s.AllowOther, Passthrough: d.s.Passthrough,
-		CacheDir: d.s.CacheDir, FSName: d.s.Target.String(), Log: d.log,
+		NoPermissions: os.Getuid() == 0 && !d.s.AllowOther,
+		CacheDir:      d.s.CacheDir, FSName: d.s.Target.String(), Log: d.log,
 	})
 	if err != nil {
 		return err
