@@ -14,7 +14,6 @@ import (
 type inode struct {
 	rec  metadata.Inode
 	file *file // content and open handles; nil while nothing has the file open
-	xgen uint64
 
 	savedAlloc int64 // what the superblock and the dirty count know of the record
 	savedDirty int64

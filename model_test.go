@@ -40,7 +40,7 @@ type model struct {
 // pick returns the path of a random existing node, with its parent and name.
 func (m *model) pick() (string, *modelNode, *modelNode, string) {
 	node, parent, name, p := m.root, (*modelNode)(nil), "", "/"
-	for node.dir != nil && len(node.dir) > 0 && (parent == nil || m.rng.IntN(3) > 0) {
+	for len(node.dir) > 0 && (parent == nil || m.rng.IntN(3) > 0) {
 		names := slices.Sorted(maps.Keys(node.dir))
 		name = names[m.rng.IntN(len(names))]
 		parent, node, p = node, node.dir[name], path.Join(p, name)

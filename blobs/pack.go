@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -140,7 +139,7 @@ func appendFooter(b []byte, entries []PackEntry) []byte {
 }
 
 // errPack is wrapped by everything that is wrong with the bytes of a pack.
-var errPack = errors.New("damaged pack")
+var errPack = fmt.Errorf("damaged pack: %w", ErrDamaged)
 
 func badPack(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errPack, fmt.Errorf(format, args...))

@@ -66,7 +66,7 @@ func ParseURL(raw string) (*Location, error) {
 
 func parseURL(raw string) (*Location, error) {
 	if raw == "" {
-		return nil, errors.New("is empty; want " + schemes)
+		return nil, fmt.Errorf("is empty; want %s", schemes)
 	}
 	if strings.ContainsFunc(raw, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return nil, errors.New("contains a control character")
