@@ -289,6 +289,7 @@ func (w *Workspace) startWriting(ctx, run context.Context, head *syncer.Commit) 
 	}
 	w.running.Go(func() { w.writer.Run(run) })
 	w.running.Go(func() { w.housekeep(run) })
+	w.running.Go(func() { w.probeStore(run) })
 	return nil
 }
 

@@ -106,6 +106,7 @@ type Writer struct {
 	status   WriterStatus
 	live     bool // the last commit saw files that may be written behind our back
 	fenced   *FencedError
+	refused  error // see Refuse
 	onFenced []func(error)
 }
 
@@ -303,7 +304,15 @@ func (w *Writer) reigns() error {
 	if w.fenced != nil {
 		return w.fenced
 	}
-	return nil
+	return w.refused
+}
+
+// Refuse ends all further commits with err: the caller found out that the store cannot be trusted with them. What is
+// local stays as it is.
+func (w *Writer) Refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = err
 }
 
 func (w *Writer) headNow() Commit {
