@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	probeRace  = 16             // conditional puts that race in a probe
-	probeEvery = 24 * time.Hour // how long a host trusts a probe of its store
+	probeRace  = 16              // conditional puts that race in a probe
+	probeEvery = 24 * time.Hour  // how long a host trusts a probe of its store
+	probeDelay = 2 * time.Second // after the opening, which others wait for
 )
 
 // probeStore proves again, beside the work and once a day on each host, what init proved first: that of several
@@ -29,6 +30,11 @@ func (w *Workspace) probeStore(ctx context.Context) {
 		if at, err := time.Parse(time.RFC3339, string(v)); err == nil && time.Since(at) < probeEvery && time.Since(at) >= 0 {
 			return
 		}
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(probeDelay):
 	}
 	res, err := blobs.Probe(ctx, store, probeRace)
 	if err != nil {
