@@ -378,6 +378,24 @@ func (w *Workspace) owner() Owner {
 	return Owner{UID: uint32(syscall.Getuid()), GID: uint32(syscall.Getgid())}
 }
 
+// Invalidate makes a kernel that has the workspace mounted forget what it knows of a path: its name (or its absence), its
+// attributes and content, its directory's listing. Inode-level operations that a front end other than the kernel makes
+// need it.
+func (w *Workspace) Invalidate(ctx context.Context, name string) error {
+	if w.kernel.Load() == nil {
+		return nil
+	}
+	dir, last, a, err := w.found(ctx, name, false)
+	if err != nil {
+		return pathError("invalidate", name, err)
+	}
+	if last != "" {
+		w.entryChanged(nil, dir, last)
+	}
+	w.inodeChanged(nil, a.Ino)
+	return nil
+}
+
 // entryChanged tells the kernel that an entry is not what it was.
 func (w *Workspace) entryChanged(err error, dir Ino, name string) {
 	if k := w.kernel.Load(); k != nil && err == nil {

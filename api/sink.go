@@ -51,7 +51,7 @@ func (t *sink) put(ctx context.Context, n *Node, content writeContent) error {
 		err = t.make(ctx, parent, name, n, content)
 	}
 	if err == nil {
-		err = t.tell(ctx, p)
+		err = t.s.w.Invalidate(ctx, p)
 	}
 	return pathError("put", p, err)
 }
@@ -119,7 +119,7 @@ func (t *sink) leave(ctx context.Context, keep int) error {
 		if err := t.attributes(ctx, d.ino, d.node); err != nil {
 			return err
 		}
-		if err := t.tell(ctx, d.path); err != nil {
+		if err := t.s.w.Invalidate(ctx, d.path); err != nil {
 			return err
 		}
 	}
@@ -265,20 +265,4 @@ func (t *sink) setAttr(ctx context.Context, ino wsfs.Ino, n *Node, mask wsfs.Set
 	}
 	_, err := t.s.w.SetAttr(ctx, ino, set)
 	return err
-}
-
-// tell makes a kernel that has the workspace mounted forget what it knows of a path: its name (or its absence), its
-// attributes, its directory's listing. A rename of a path onto itself changes nothing and does exactly that.
-func (t *sink) tell(ctx context.Context, p string) error {
-	switch {
-	case t.s.o.Mount.Dir == "":
-		return nil
-	case p == "/":
-		a, err := t.s.w.Stat(ctx, p)
-		if err == nil {
-			err = t.s.w.Lchtimes(ctx, p, a.Atime, a.Mtime)
-		}
-		return err
-	}
-	return t.s.w.RenamePath(ctx, p, p)
 }
