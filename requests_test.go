@@ -23,11 +23,19 @@ func puts(s count.Snapshot) (n, bytes int64) {
 	return s[count.Put].Requests + s[count.PutIfAbsent].Requests, s[count.Put].Up + s[count.PutIfAbsent].Up
 }
 
+// words are what text is made of.
+var words = func() (w [5000]string) {
+	for i := range w {
+		w[i] = fmt.Sprintf("word%d ", i)
+	}
+	return w
+}()
+
 // text is compressible content that no other seed has.
 func text(rng *rand.Rand, n int) []byte {
 	b := make([]byte, 0, n+16)
 	for len(b) < n {
-		b = fmt.Appendf(b, "word%d ", rng.IntN(5000))
+		b = append(b, words[rng.IntN(len(words))]...)
 	}
 	return b[:n]
 }
@@ -58,10 +66,10 @@ func TestRequestsOfManyFiles(t *testing.T) {
 	c := counted(r)
 	w := r.open("one", t.TempDir())
 	before := c.Snapshot()
-	total := packageTree(t, w, 6000)
+	total := packageTree(t, w, 3000)
 	must[*syncer.Commit](t)(w.Commit(ctx))
 	n, up := puts(c.Snapshot().Sub(before))
-	t.Logf("6000 files, %d bytes: %d puts, %d bytes up", total, n, up)
+	t.Logf("3000 files, %d bytes: %d puts, %d bytes up", total, n, up)
 	if limit := up/(8<<20) + 4; n > limit {
 		t.Errorf("%d puts, at most %d wanted", n, limit)
 	}
@@ -70,7 +78,7 @@ func TestRequestsOfManyFiles(t *testing.T) {
 	}
 	w2 := r.open("two", t.TempDir())
 	before = c.Snapshot()
-	packageTree(t, w2, 6000)
+	packageTree(t, w2, 3000)
 	must[*syncer.Commit](t)(w2.Commit(ctx))
 	n2, up2 := puts(c.Snapshot().Sub(before))
 	t.Logf("again in another workspace: %d puts, %d bytes up, %.2f %%", n2, up2, 100*float64(up2)/float64(up))
@@ -81,7 +89,7 @@ func TestRequestsOfManyFiles(t *testing.T) {
 
 // TestRequestsOfOneByte: one byte changed in a large file uploads under 10 MiB. WSFS_LONG=1 takes a file of 1 GiB.
 func TestRequestsOfOneByte(t *testing.T) {
-	size := int64(192 << 20)
+	size := int64(48 << 20)
 	if os.Getenv("WSFS_LONG") != "" {
 		size = 1 << 30
 	}
@@ -89,15 +97,10 @@ func TestRequestsOfOneByte(t *testing.T) {
 	c := counted(r)
 	w := r.open("one", t.TempDir())
 	f := must[*File](t)(w.OpenFile(ctx, "/big", os.O_RDWR|os.O_CREATE, 0o600))
-	rng := rand.New(rand.NewPCG(1, 2))
+	random := rand.NewChaCha8([32]byte{1})
 	block := make([]byte, 1<<20)
 	for off := int64(0); off < size; off += int64(len(block)) {
-		for i := 0; i < len(block); i += 8 {
-			v := rng.Uint64()
-			for j := range 8 {
-				block[i+j] = byte(v >> (8 * j))
-			}
-		}
+		must[int](t)(random.Read(block))
 		must[int](t)(f.WriteAt(block, off))
 	}
 	must[*syncer.Commit](t)(w.Commit(ctx))
@@ -166,7 +169,7 @@ func TestColdOpen(t *testing.T) {
 	r := newRig(t)
 	c := counted(r)
 	w := r.open("one", t.TempDir())
-	packageTree(t, w, 3000)
+	packageTree(t, w, 2000)
 	must[*syncer.Commit](t)(w.Commit(ctx))
 	ok(t, w.Close(ctx))
 	before := c.Snapshot()
