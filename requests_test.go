@@ -49,7 +49,7 @@ func packageTree(t *testing.T, w *Workspace, files int) (total int64) {
 		if i%40 == 0 {
 			ok(t, w.MkdirAll(ctx, dir, 0o755))
 		}
-		size := 200 + rng.IntN(12_000)
+		size := 200 + rng.IntN(16_000)
 		if i%500 == 0 {
 			size = 3 << 20
 		}

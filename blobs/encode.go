@@ -21,6 +21,7 @@ const (
 	sampleSize   = 4 << 10  // bytes of one sample
 	sampleCount  = 4        // samples, evenly spread
 	encodeWindow = 1 << 20  // zstd window: bounds an encoder's history buffer
+	pageWindow   = 64 << 10 // of tree pages, which are shorter but for giant values
 	decodeWindow = MaxChunk // zstd window a decoder accepts
 )
 
@@ -33,13 +34,14 @@ func saves(compressed, raw int) bool { return compressed <= raw-raw/16 && compre
 // because they hold channels, which a test's synctest bubble may use but must not have made for others. The decoder
 // takes the capacity of the destination as the limit of what a frame may decode to.
 var (
-	encoder = newEncoder()
-	decoder = newDecoder()
+	encoder     = newEncoder(zstd.SpeedFastest, codecs(), encodeWindow)
+	pageEncoder = newEncoder(zstd.SpeedBetterCompression, 1, pageWindow)
+	decoder     = newDecoder()
 )
 
-func newEncoder() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(codecs()),
-		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(encodeWindow), zstd.WithEncoderCRC(false))
+func newEncoder(level zstd.EncoderLevel, concurrency, window int) *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(concurrency),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // constant options: wrong at build time or never
 	}
@@ -63,7 +65,17 @@ func codecs() int { return min(runtime.GOMAXPROCS(0), 16) }
 // else the content itself. It is deterministic within one version of the encoder only: nothing may depend on the
 // bytes, which is why a chunk is named by its content. Content over 64 KiB whose samples do not compress is stored
 // raw even if compressing it whole might have helped. Safe for concurrent use.
-func Encode(dst, content []byte) []byte {
+func Encode(dst, content []byte) []byte { return encode(encoder, dst, content) }
+
+// encodeKind is Encode for content of a kind: tree pages, which are few and sent with every commit, are worth more time.
+func encodeKind(kind ChunkKind, dst, content []byte) []byte {
+	if kind == KindPage {
+		return encode(pageEncoder, dst, content)
+	}
+	return encode(encoder, dst, content)
+}
+
+func encode(encoder *zstd.Encoder, dst, content []byte) []byte {
 	start := len(dst)
 	dst = append(dst, encodingZstd)
 	if len(content) >= minCompress {

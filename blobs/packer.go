@@ -109,7 +109,7 @@ func (p *Packer) Add(ctx context.Context, kind ChunkKind, id ID, content []byte)
 	}
 	buf := storedForms.Get().(*[]byte)
 	defer storedForms.Put(buf)
-	*buf = Encode((*buf)[:0], content)
+	*buf = encodeKind(kind, (*buf)[:0], content)
 	for {
 		ref, done, err := p.tryAdd(kind, id, *buf, len(content))
 		if done || err != nil {

@@ -226,8 +226,15 @@ func TestCleanOpsAreNotDirty(t *testing.T) {
 	if err := l.AppendClean([]Mutation{{Key: xattr(1), Value: []byte("v")}, {Key: LocalKey("x"), Value: []byte("y")}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append([]Mutation{{Key: ContentKey(5), Value: []byte("v")}}); err != nil {
+	m, err := l.StoreContent(5, []byte("content"))
+	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := l.Append([]Mutation{m}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := l.Content(5); err != nil || string(b) != "content" {
+		t.Errorf("content %q, %v", b, err)
 	}
 	if d, err := l.Dirty(); err != nil || d {
 		t.Errorf("dirty %v, %v", d, err)
@@ -370,5 +377,79 @@ func TestKillLeavesPrefix(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestContentThatWasNeverWritten: after a power loss a pointer may be ahead of its bytes; that is found and told.
+func TestContentThatWasNeverWritten(t *testing.T) {
+	dir := t.TempDir()
+	l := openTestLive(t, dir, nil)
+	for ino := Ino(5); ino < 7; ino++ {
+		m, err := l.StoreContent(ino, bytes.Repeat([]byte{byte(ino)}, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append([]Mutation{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(l.content.path(1), 1500); err != nil {
+		t.Fatal(err)
+	}
+	l = openTestLive(t, dir, nil)
+	defer l.Close()
+	if lost := l.Lost(); !slices.Equal(lost, []Ino{6}) {
+		t.Errorf("lost %v, want inode 6", lost)
+	}
+	if b, err := l.Content(5); err != nil || len(b) != 1000 || b[999] != 5 {
+		t.Errorf("content before it: %d bytes, %v", len(b), err)
+	}
+	if _, err := l.Content(6); !errors.Is(err, ErrDamaged) {
+		t.Errorf("lost content: %v", err)
+	}
+}
+
+// TestContentLogsGo: a log is removed when nothing points into it, and not while a snapshot may read it.
+func TestContentLogsGo(t *testing.T) {
+	l := openTestLive(t, t.TempDir(), nil)
+	defer l.Close()
+	big := make([]byte, contentLogSize/2)
+	for ino := Ino(5); ino < 8; ino++ { // fills one log and begins another
+		m, err := l.StoreContent(ino, big)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append([]Mutation{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := l.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ino := Ino(5); ino < 7; ino++ {
+		if err := l.AppendClean([]Mutation{{Key: ContentKey(ino)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exists := func() bool { _, err := os.Stat(l.content.path(1)); return err == nil }
+	if err := l.DropContentLogs(); err != nil || !exists() {
+		t.Errorf("the log went under a snapshot: %v", err)
+	}
+	if b, err := s.Content(5); err != nil || len(b) != len(big) {
+		t.Errorf("snapshot: %d bytes, %v", len(b), err)
+	}
+	s.Close()
+	if err := l.DropContentLogs(); err != nil || exists() {
+		t.Errorf("the log is still there: %v", err)
+	}
+	if b, err := l.Content(7); err != nil || len(b) != len(big) {
+		t.Errorf("content in the next log: %d bytes, %v", len(b), err)
+	}
+	if l.ContentBytes() != int64(len(big)) {
+		t.Errorf("%d bytes of content", l.ContentBytes())
 	}
 }

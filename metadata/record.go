@@ -72,7 +72,7 @@ func (n *Inode) IsRegular() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFR
 func (n *Inode) IsSymlink() bool { return n.Mode&syscall.S_IFMT == syscall.S_IFLNK }
 
 // AppendInode appends the encoding of n:
-// version(1) content kind(1, bit 7: Live, bit 6: Staging follows) then uvarints mode uid gid nlink rdev size entries parent
+// version(1) content kind(1, bit 7: Live, bit 6: Staging follows, bit 5: times in ms) then uvarints mode uid gid nlink rdev size entries parent
 // xattrs version, varints alloc-size, mtime, atime-mtime, ctime-mtime, btime-mtime, then what the content kind needs, then uvarint staging.
 func AppendInode(b []byte, n *Inode) []byte {
 	kind := byte(n.Content)
@@ -82,15 +82,20 @@ func AppendInode(b []byte, n *Inode) []byte {
 	if n.Staging != 0 {
 		kind |= 0x40
 	}
+	unit := int64(1)
+	if n.Mtime%1e6 == 0 && n.Atime%1e6 == 0 && n.Ctime%1e6 == 0 && n.Btime%1e6 == 0 {
+		kind |= 0x20
+		unit = 1e6
+	}
 	b = append(b, recordVersion, kind)
 	for _, v := range [...]uint64{uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Nlink), uint64(n.Rdev),
 		uint64(n.Size), n.Entries, uint64(n.Parent), uint64(n.Xattrs), n.Version} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = binary.AppendVarint(b, n.Alloc-n.Size)
-	b = binary.AppendVarint(b, n.Mtime)
+	b = binary.AppendVarint(b, n.Mtime/unit)
 	for _, t := range [...]int64{n.Atime, n.Ctime, n.Btime} {
-		b = binary.AppendVarint(b, t-n.Mtime)
+		b = binary.AppendVarint(b, (t-n.Mtime)/unit)
 	}
 	switch n.Content {
 	case ContentInline:
@@ -116,7 +121,7 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 		return nil, fmt.Errorf("inode %d: %w: version %d, this program knows %d", ino, ErrRecord, v, recordVersion)
 	}
 	kind := d.byte()
-	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x3f)
+	n.Live, n.Content = kind&0x80 != 0, ContentKind(kind&0x1f)
 	n.Mode, n.UID, n.GID = d.uint32(), d.uint32(), d.uint32()
 	n.Nlink, n.Rdev = d.uint32(), d.uint32()
 	n.Size = d.size()
@@ -124,8 +129,12 @@ func DecodeInode(ino Ino, b []byte) (*Inode, error) {
 	if n.Alloc = n.Size + d.varint(); n.Alloc < 0 && d.err == nil {
 		d.fail("negative allocation")
 	}
-	n.Mtime = d.varint()
-	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint(), n.Mtime+d.varint(), n.Mtime+d.varint()
+	unit := int64(1)
+	if kind&0x20 != 0 {
+		unit = 1e6
+	}
+	n.Mtime = d.varint() * unit
+	n.Atime, n.Ctime, n.Btime = n.Mtime+d.varint()*unit, n.Mtime+d.varint()*unit, n.Mtime+d.varint()*unit
 	switch n.Content {
 	case ContentNone, ContentExtents, ContentJournal, ContentStaged:
 	case ContentInline:
