@@ -168,16 +168,13 @@ func (f *file) truncate(ctx context.Context, size int64) error {
 			return err
 		}
 	default:
-		return f.recordContent2(old == size)
+		return f.recordTimes()
 	}
 	return f.resize(size)
 }
 
-// recordContent2 moves the times of a truncate that changes nothing else, without making clean content dirty.
-func (f *file) recordContent2(touched bool) error {
-	if !touched {
-		return nil
-	}
+// recordTimes moves the times of a truncate that changes nothing else, without making clean content dirty.
+func (f *file) recordTimes() error {
 	w := f.w
 	w.mu.Lock()
 	defer w.mu.Unlock()

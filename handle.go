@@ -452,7 +452,7 @@ func (f *file) writerGone() error {
 	o := w.begin()
 	if s := f.settled; s != nil && s.Version == f.n.rec.Version && f.n.rec.Content == metadata.ContentStaged {
 		o.clean = true
-		f.becomeClean(&f.n.rec, s)
+		settleRecord(&f.n.rec, s)
 	}
 	o.save(f.n)
 	w.notify(Event{Kind: EventWrite, Ino: f.n.rec.Ino})

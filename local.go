@@ -169,9 +169,7 @@ func (w *Workspace) settleFile(o *op, s *syncer.SettledFile) error {
 	return nil
 }
 
-// becomeClean turns a staged record into that of the committed content with a clean local copy.
-func (f *file) becomeClean(r *metadata.Inode, s *syncer.SettledFile) { settleRecord(r, s) }
-
+// settleRecord makes a record that of committed content; a staging file it names is a clean local copy from here on.
 func settleRecord(r *metadata.Inode, s *syncer.SettledFile) {
 	r.Content, r.Inline, r.Ref, r.Size, r.Alloc, r.Live = s.Content, s.Inline, s.Ref, s.Size, s.Alloc, false
 }
