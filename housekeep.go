@@ -96,11 +96,22 @@ func (w *Workspace) removeDoomed() error {
 	return err
 }
 
-// trimStaging drops clean local copies, oldest numbers first, while they take more than the cache may hold.
+// trimStaging drops clean local copies, oldest numbers first, while they take more than the cache may hold or the disk
+// runs out of space.
 func (w *Workspace) trimStaging() {
-	limit := w.o.CacheSize
-	if w.cleanCopies.Load() > limit || w.freeSpace() < 2*diskReserve {
-		w.dropCopies(limit / 2)
+	have := w.cleanCopies.Load()
+	keep := have
+	if have > w.o.CacheSize {
+		keep = w.o.CacheSize / 2
+	}
+	if free := w.freeSpace(); free < 2*diskReserve {
+		keep = max(min(keep, have-(2*diskReserve-free)), 0)
+	}
+	if keep == have {
+		return
+	}
+	if w.dropCopies(keep); w.cleanCopies.Load() < have {
+		w.wakeHousekeeper() // to remove them
 	}
 }
 
