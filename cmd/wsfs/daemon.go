@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -49,8 +50,15 @@ type mountd struct {
 // lastLeave is how long a daemon in a hurry may take to close its journal.
 const lastLeave = 3 * time.Second
 
+// memoryTarget is what the collector tries to keep the daemon's own memory below, bytes. What lives is far less; without it
+// a busy commit's buffers may double before they are collected. GOMEMLIMIT overrides it.
+const memoryTarget = 256 << 20
+
 // runDaemon runs until the daemon's end and returns its error. ready is called once, with the line to show.
 func runDaemon(s *settings, log *slog.Logger, ready func(line string)) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryTarget)
+	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
