@@ -19,6 +19,9 @@ const (
 	firstTries  = 3
 	firstBudget = 1500 * time.Millisecond
 	firstAnswer = 4 * time.Second
+	// writeBudget bounds the tries of one put of an open workspace. A commit that fails is made again anyway, and the
+	// status says so: better soon than after the minute that a program waits for content.
+	writeBudget = 5 * time.Second
 )
 
 // Reach opens a store that gives up after a short time. create makes a missing directory or bucket.
@@ -43,9 +46,13 @@ func openStore(ctx context.Context, rawURL string, create bool) (*phased, error)
 	if err != nil {
 		return nil, err
 	}
+	writes, err := open.Store(ctx, rawURL, open.Options{Retry: retry.Options{Budget: writeBudget}})
+	if err != nil {
+		return nil, err
+	}
 	p := &phased{}
-	p.now.Store(&short)
-	p.long = long
+	p.now.Store(&phase{short, short})
+	p.long = phase{long, writes}
 	return p, nil
 }
 
@@ -100,13 +107,18 @@ func (h *hasty) List(ctx context.Context, prefix, after string, limit int) (page
 
 // phased is a store that changes once.
 type phased struct {
-	now  atomic.Pointer[blobs.Store]
-	long blobs.Store
+	now  atomic.Pointer[phase]
+	long phase
 }
+
+// phase is one store twice: with the patience of readers and with that of writers.
+type phase struct{ read, write blobs.Store }
 
 func (p *phased) settle() { p.now.Store(&p.long) }
 
-func (p *phased) store() blobs.Store { return *p.now.Load() }
+func (p *phased) store() blobs.Store { return p.now.Load().read }
+
+func (p *phased) writes() blobs.Store { return p.now.Load().write }
 
 // Unwrap is the store in use.
 func (p *phased) Unwrap() blobs.Store { return p.store() }
@@ -117,17 +129,17 @@ func (p *phased) Get(ctx context.Context, key string, offset, length int64) ([]b
 }
 
 func (p *phased) Put(ctx context.Context, key string, body []byte) error {
-	return p.store().Put(ctx, key, body)
+	return p.writes().Put(ctx, key, body)
 }
 
 func (p *phased) PutIfAbsent(ctx context.Context, key string, body []byte) error {
-	return p.store().PutIfAbsent(ctx, key, body)
+	return p.writes().PutIfAbsent(ctx, key, body)
 }
 
-func (p *phased) Delete(ctx context.Context, key string) error { return p.store().Delete(ctx, key) }
+func (p *phased) Delete(ctx context.Context, key string) error { return p.writes().Delete(ctx, key) }
 
 func (p *phased) List(ctx context.Context, prefix, after string, limit int) ([]blobs.Object, error) {
-	return p.store().List(ctx, prefix, after, limit)
+	return p.writes().List(ctx, prefix, after, limit)
 }
 
 func (p *phased) Presign(ctx context.Context, key string, expires time.Duration, o blobs.PresignOptions) (*url.URL, error) {
