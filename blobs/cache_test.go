@@ -410,6 +410,9 @@ func TestCacheWriteFails(t *testing.T) {
 func TestCacheDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3500k"); err != nil {
+		if os.Getuid() == 0 && !errors.Is(err, unix.EPERM) {
+			t.Fatal(err)
+		}
 		t.Skipf("mounting a tmpfs: %v", err)
 	}
 	t.Cleanup(func() {

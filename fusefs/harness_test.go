@@ -172,7 +172,7 @@ func start(t *testing.T, cfg childConfig) *served {
 func tryStart(t *testing.T, cfg childConfig) (*served, error) {
 	t.Helper()
 	if _, err := os.Stat(devFuse); err != nil {
-		t.Skip("no FUSE here: ", err)
+		t.Fatal("these tests need FUSE: ", err)
 	}
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()

@@ -505,7 +505,7 @@ func TestTextBusy(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *served) {
 		sleep, err := os.ReadFile("/bin/sleep")
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		must(t, os.WriteFile(s.path("sleep"), sleep, 0755))
 		cmd := command(t, s.path("sleep"), "30")

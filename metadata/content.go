@@ -298,8 +298,8 @@ func (l *Live) Content(ino Ino) ([]byte, error) {
 // ContentBytes is the length of all content stored and not dropped.
 func (l *Live) ContentBytes() int64 { return l.content.bytes() }
 
-// loadContent reads all pointers at the start, looks whether the content is there, and calls lost for what is not: after
-// a power loss, content that was never synced. The bytes that could be read are passed on, as many as there should be.
+// loadContent reads all pointers at the start and returns the inodes whose content is not what was written: after a power
+// loss, content that was never synced.
 func (l *Live) loadContent() (lost []Ino, err error) {
 	err = l.ScanLocal([]byte{KeyContent}, func(key, value []byte) error {
 		ino, err := ParseInoKey(key)
